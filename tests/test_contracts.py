@@ -30,7 +30,9 @@ def imported(file: Path, root: Path) -> Iterator[str]:
 
 def sources(root: Path, *folders: str) -> list[Path]:
     """Every Python file below the folders, in a fixed order."""
-    return sorted(file for folder in folders for file in (root / folder).rglob("*.py") if "__pycache__" not in file.parts)
+    return sorted(
+        file for folder in folders for file in (root / folder).rglob("*.py") if "__pycache__" not in file.parts
+    )
 
 
 def breaches(root: Path, files: list[Path], *forbidden: str) -> list[str]:

@@ -65,7 +65,9 @@ def test_every_nox_command_in_a_document_can_be_given(root: Path, document: str)
 
 def test_every_session_is_documented(root: Path) -> None:
     """A command without mention in README or docs fails the build, as does one without a docstring."""
-    named = {name for document in DOCUMENTS for words in commands(text(root, document)) for name in named_sessions(words)}
+    named = {
+        name for document in DOCUMENTS for words in commands(text(root, document)) for name in named_sessions(words)
+    }
     assert sessions(root) - {"check"} <= named
     tree = ast.parse(text(root, "noxfile.py"))
     helpless = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not ast.get_docstring(node)]
@@ -83,7 +85,11 @@ def test_every_file_a_document_names_is_there(root: Path, document: str) -> None
     ]
     for span in code(words):
         for word in span.split():
-            if word.startswith(TOP_LEVEL) and re.fullmatch(r"[\w./-]+", word) and not (root / word.rstrip(".")).exists():
+            if (
+                word.startswith(TOP_LEVEL)
+                and re.fullmatch(r"[\w./-]+", word)
+                and not (root / word.rstrip(".")).exists()
+            ):
                 absent.append(word)
     assert absent == []
 
