@@ -1,7 +1,8 @@
 """Every command of the lab: `nox` for students, `nox -s grade -- FOLDER` for instructors, the rest for maintainers.
 
-Sessions share two environments, `.nox/run` and `.nox/dev`, made from the hashed locks in `requirements/`. An environment is made
-again only when its lock or the interpreter has changed, so the second `nox` starts at once. For another Python: `python3.13 -m nox`.
+Sessions share two environments, `.nox/run` and `.nox/dev`, made from the locks in `requirements/`. An environment
+is made again only when its lock or the interpreter has changed, so the second `nox` starts at once. For another Python:
+`python3.13 -m nox`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def command(session: nox.Session, *arguments: str) -> None:
 
 
 def environment(session: nox.Session, name: str) -> str:
-    """The interpreter of the environment with the packages of requirements/NAME.txt, made first where that is needed."""
+    """The interpreter of the environment with the packages of requirements/NAME.txt, which is made where needed."""
     lock = ROOT / "requirements" / f"{name}.txt"
     folder = ROOT / ".nox" / name
     stamp = folder / "made-from"
