@@ -1,0 +1,1 @@
+"""The grader: from a submission to `report.json`. It knows nothing about points."""
