@@ -8,8 +8,11 @@ The submission's files go in through descriptors, so no path of the grader's mac
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -80,7 +83,7 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="redelivery-python-"))
         if libc.mount(b"tmpfs", str(self.folder).encode(), b"tmpfs", 0, b"size=1m,mode=0755"):
             raise Unavailable("this root may not mount a tmpfs; grade as an ordinary user instead")
-        staged = []
+        staged: list[Path] = []
         for number, source in enumerate((self.python.binary, self.python.library, *self.python.shared)):
             target = self.folder / str(number)
             if source.is_dir():
@@ -113,25 +116,55 @@ def _reachable(python: Interpreter) -> bool:
     return True
 
 
-def command(stage: Stage, files: dict[str, bytes], control_fd: int, slot: int) -> tuple[list[str], list[int]]:
+def command(
+    stage: Stage, files: dict[str, bytes], control_fd: int, info_fd: int, slot: int
+) -> tuple[list[str], list[int]]:
     """The command line that starts one sandbox, and the descriptors it must inherit (the caller closes them)."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     fds: list[int] = []
     # capabilities: bubblewrap drops all; CAP_SYS_ADMIN counts only inside the sandbox's own user namespace, where the
     # template needs it to mount scratches. Children give it up before they import anything.
     line = [
-        "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN",
-        "--die-with-parent", "--new-session", "--clearenv", "--setenv", "LC_ALL", "C.UTF-8", "--setenv", "TMPDIR",
-        "/scratch", "--setenv", "HOME", "/scratch", "--setenv", "LD_LIBRARY_PATH", "/opt/python/lib",
-        "--hostname", "sandbox", "--uid", "1000", "--gid", "1000",
-        "--ro-bind", str(stage.python.binary), f"/opt/python/bin/{version}",
-        "--ro-bind", str(stage.python.library), f"/opt/python/lib/{version}",
-    ]  # fmt: skip
+        "--unshare-all",
+        "--unshare-user",
+        "--disable-userns",
+        "--cap-drop",
+        "ALL",
+        "--cap-add",
+        "CAP_SYS_ADMIN",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--setenv",
+        "LC_ALL",
+        "C.UTF-8",
+        "--setenv",
+        "TMPDIR",
+        "/scratch",
+        "--setenv",
+        "HOME",
+        "/scratch",
+        "--setenv",
+        "LD_LIBRARY_PATH",
+        "/opt/python/lib",
+        "--hostname",
+        "sandbox",
+        "--uid",
+        "1000",
+        "--gid",
+        "1000",
+        "--ro-bind",
+        str(stage.python.binary),
+        f"/opt/python/bin/{version}",
+        "--ro-bind",
+        str(stage.python.library),
+        f"/opt/python/lib/{version}",
+    ]
     for hidden in ("site-packages", "dist-packages", "test", "ensurepip", "idlelib"):
         if (stage.python.library / hidden).is_dir():
             line += ["--tmpfs", f"/opt/python/lib/{version}/{hidden}"]
-    for path, name in stage.shared():
-        line += ["--ro-bind", str(path), f"/opt/python/lib/{name}"]
+    for library, name in stage.shared():
+        line += ["--ro-bind", str(library), f"/opt/python/lib/{name}"]
     line += _libraries()
     line += ["--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null", "--dir", "/scratch", "--dir", "/tmp"]
     inside = {f"/box/{name}": (HERE / name).read_bytes() for name in ("worker.py", "wire.py")}
@@ -142,7 +175,7 @@ def command(stage: Stage, files: dict[str, bytes], control_fd: int, slot: int) -
         line += ["--perms", "0444", "--file", str(fd), path]
     fd = _memory(filters.template(filters.machine()))
     fds.append(fd)
-    line += ["--seccomp", str(fd), "--chdir", "/scratch", "--remount-ro", "/"]
+    line += ["--info-fd", str(info_fd), "--seccomp", str(fd), "--chdir", "/scratch", "--remount-ro", "/"]
     arguments = _memory(b"".join(part.encode("utf-8", "surrogateescape") + b"\0" for part in line))
     fds.append(arguments)
     whole = ["prlimit", *_LIMITS, "--"]
@@ -188,36 +221,93 @@ class Box:
     control: socket.socket
     process: subprocess.Popen[bytes]
     folder: Path | None = None
+    info: int | None = None
+    _first: int | None = None
+
+    def watch(self) -> None:
+        """Get hold of the sandbox's first process, once it runs; when that is gone, so is everything inside."""
+        if self.info is not None and self._first is None:
+            try:
+                self._first = os.pidfd_open(int(json.loads(os.read(self.info, 4096))["child-pid"]))
+            except (OSError, ValueError, KeyError):
+                pass
 
     def end(self) -> None:
         """Kill it and wait until the last process inside is gone."""
+        if self._first is not None:
+            try:
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+            except OSError:
+                pass
+            select.select([self._first], [], [], 10)
+            os.close(self._first)
+            self._first = None
         self.process.kill()
         self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
         self.control.close()
+        if self.info is not None:
+            os.close(self.info)
+            self.info = None
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def complaint(self) -> str:
+        """Why the sandbox did not start, and what to do about it on this machine."""
+        assert self.process.stderr is not None
+        try:
+            code: int | None = self.process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            return "bubblewrap hangs: it was started and never got as far as the worker; try another bwrap"
+        os.set_blocking(self.process.stderr.fileno(), False)
+        said = (self.process.stderr.read(2000) or b"").decode("ascii", "backslashreplace").strip()
+        last = said.splitlines()[-1][:200] if said else f"it ended with code {code} and said nothing"
+        for sign, cure in _CURES:
+            if sign in said:
+                return f"{cure} ({last})"
+        return f"the sandbox did not start: {last}"
+
+
+_CURES = (
+    ("Unknown option", "bubblewrap is too old: 0.8 or newer is needed"),
+    (
+        "uid map",
+        "unprivileged user namespaces are forbidden: on Ubuntu, sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("namespace", "no user namespaces here: sysctl user.max_user_namespaces, or grade outside the container"),
+    ("No module named", "the interpreter inside the sandbox does not find its own library"),
+)
 
 
 def start(stage: Stage, files: dict[str, bytes], slot: int = 0) -> Box:
     """Start a sandbox over the files (workspace path -> bytes). Raises Unavailable when it cannot be started."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line, fds = command(stage, files, theirs.fileno(), slot)
+    info, info_write = os.pipe()
+    line, fds = command(stage, files, theirs.fileno(), info_write, slot)
     try:
         process = subprocess.Popen(
-            line, pass_fds=[theirs.fileno(), *fds], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"}, cwd="/",
-        )  # fmt: skip
+            line,
+            pass_fds=[theirs.fileno(), info_write, *fds],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
+            cwd="/",
+        )
     except OSError as error:
+        ours.close()
+        os.close(info)
         raise Unavailable(f"{error.filename or line[0]} could not be started: {error.strerror}") from error
     finally:
         theirs.close()
-        for fd in fds:
+        for fd in (info_write, *fds):
             os.close(fd)
     try:
         ours.send(filters.child(filters.machine()))
     except OSError:
         pass  # the hello that does not come says it
-    return Box(control=ours, process=process)
+    return Box(control=ours, process=process, info=info)
 
 
 def practice(files: dict[str, bytes]) -> Box:
@@ -228,11 +318,25 @@ def practice(files: dict[str, bytes]) -> Box:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     (folder / "scratch").mkdir()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM if sys.platform == "darwin" else socket.SOCK_SEQPACKET)
-    environment = {"WORKSPACE": str(folder / "sub"), "SCRATCH": str(folder / "scratch"), "TMPDIR": str(folder / "scratch"),
-                   "PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"}  # fmt: skip
+    ours, theirs = socket.socketpair(
+        socket.AF_UNIX, socket.SOCK_STREAM if sys.platform == "darwin" else socket.SOCK_SEQPACKET
+    )
+    environment = {
+        "WORKSPACE": str(folder / "sub"),
+        "SCRATCH": str(folder / "scratch"),
+        "TMPDIR": str(folder / "scratch"),
+        "PATH": os.environ.get("PATH", ""),
+        "LC_ALL": "C.UTF-8",
+    }
     line = [sys.executable, "-I", "-S", "-B", str(HERE / "worker.py"), "template", str(theirs.fileno()), "practice"]
-    process = subprocess.Popen(line, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, env=environment, cwd=folder)  # fmt: skip
+    process = subprocess.Popen(
+        line,
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=folder,
+    )
     theirs.close()
     return Box(control=ours, process=process, folder=folder)

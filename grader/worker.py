@@ -10,6 +10,7 @@ import ctypes
 import importlib
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -40,6 +41,7 @@ def template(control_fd, isolated):
         _check(_LIBC.unshare(_NEWNS), "unshare")
         _LIBC.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
     _preload()
+    pristine = {}
     _send(control, {"hello": list(sys.version_info[:3])})
     mounted = False
     while True:
@@ -53,6 +55,12 @@ def template(control_fd, isolated):
                 options = f"size={message['bytes']},nr_inodes={message['inodes']},mode=0700".encode()
                 _check(_LIBC.mount(b"tmpfs", SCRATCH.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, options), "mount")
                 mounted = True
+            else:
+                _empty(SCRATCH)
+            pristine = pristine or _pristine()
+            for name, data in pristine.items():
+                with open(os.path.join(SCRATCH, name), "wb") as file:
+                    file.write(data)
             folder = os.open(SCRATCH, os.O_RDONLY | os.O_DIRECTORY)
             _send(control, {"ok": True}, [folder])
             os.close(folder)
@@ -70,11 +78,48 @@ def template(control_fd, isolated):
 
 
 def _preload():
-    for name in ("student", "student.lab", "student.lab.errors", "student.lab.store", "student.lab.effects",
-                 "student.lab.lease_queue", "student.lab.worker", "student.lab.drill", "hashlib", "tempfile", "datetime",
-                 "contextlib", "collections", "dataclasses", "typing", "enum"):
-        sys.path[0:1] = [WORKSPACE]
+    sys.path[0:0] = [WORKSPACE]
+    for name in (
+        "student",
+        "student.lab",
+        "student.lab.errors",
+        "student.lab.store",
+        "student.lab.effects",
+        "student.lab.lease_queue",
+        "student.lab.worker",
+        "student.lab.drill",
+        "hashlib",
+        "tempfile",
+        "datetime",
+        "contextlib",
+        "collections",
+        "dataclasses",
+        "typing",
+        "enum",
+    ):
         importlib.import_module(name)
+
+
+def _pristine():
+    """The two files as the given code creates them, name -> bytes; made before any child has run."""
+    from student.lab import store
+    from student.lab.lease_queue import LeaseQueue
+
+    made = {}
+    store.create(os.path.join(SCRATCH, "ledger.db"))
+    LeaseQueue(os.path.join(SCRATCH, "queue.db")).create()
+    for name in ("ledger.db", "queue.db"):
+        with open(os.path.join(SCRATCH, name), "rb") as file:
+            made[name] = file.read()
+    return made
+
+
+def _empty(folder):
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
 
 
 def _spawn(message, fds, control, child_filter):
@@ -89,8 +134,20 @@ def _spawn(message, fds, control, child_filter):
         os.close(fds[1])
         if message["fresh"]:  # another interpreter, so another hash seed
             os.set_inheritable(fds[0], True)
-            os.execv(sys.executable, [sys.executable, "-I", "-S", "-B", os.path.join(ROOT, "worker.py"), "child",
-                                      str(fds[0]), child_filter.hex(), json.dumps(message)])
+            os.execv(
+                sys.executable,
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-B",
+                    os.path.join(ROOT, "worker.py"),
+                    "child",
+                    str(fds[0]),
+                    child_filter.hex(),
+                    json.dumps(message),
+                ],
+            )
         child(fds[0], child_filter, message)
     except BaseException:  # nothing of a child may ever run on as a second template
         pass
@@ -216,19 +273,25 @@ class Child:
             text = ""
         cause = getattr(error, "__cause__", None)
         attempts = getattr(error, "attempts", None)
-        return {"error": names[0], "mro": names, "text": text[:200].encode("ascii", "backslashreplace").decode(),
-                "attempts": attempts if type(attempts) is int and abs(attempts) < 10**6 else None,
-                "same_error": error is self.made, "cause_is_last": cause is not None and cause is self.made}
+        return {
+            "error": names[0],
+            "mro": names,
+            "text": text[:200].encode("ascii", "backslashreplace").decode(),
+            "attempts": attempts if type(attempts) is int and abs(attempts) < 10**6 else None,
+            "same_error": error is self.made,
+            "cause_is_last": cause is not None and cause is self.made,
+        }
 
     def student(self, module, function):
         try:
-            if WORKSPACE not in sys.path:
-                sys.path.insert(0, WORKSPACE)
             found = importlib.import_module("student." + module)
         except BaseException as error:
             facts = self.described(error)
-            facts.update(module=module, missing=getattr(error, "name", None) if isinstance(error, ImportError) else None,
-                         line=getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None)
+            facts.update(
+                module=module,
+                missing=getattr(error, "name", None) if isinstance(error, ImportError) else None,
+                line=getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
+            )
             for key in ("missing", "line"):
                 facts[key] = facts[key] if type(facts[key]) in (str, int) else None
             raise Unimportable(facts) from None
@@ -258,8 +321,6 @@ class Child:
     # things of ours that student code calls
     def effect(self, db, event):
         answer = self.callback("effect", {"event": event, "in_transaction": bool(db.in_transaction)})
-        if answer.get("raise") is not None and not answer.get("after"):
-            raise self.exception(answer["raise"])
         if answer["write"] != "nothing":
             from student.lab import effects
 
