@@ -128,8 +128,6 @@ def main(arguments: list[str]) -> int:
         "pytest_jsonreport.plugin",
         "-p",
         "no:cacheprovider",
-        "-p",
-        "no:terminal",
         "--json-report",
         "--json-report-file=",
         "--tb=native",

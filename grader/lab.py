@@ -112,7 +112,7 @@ class Lab:
         return self.random.randint(1, 10**6)
 
     def event(self, **fields: object) -> dict[str, Any]:
-        """A proper event: tenant, event_id and amount_cents drawn from the run's seed unless given; and any more fields."""
+        """A proper event: tenant, event_id and amount_cents from the seed unless given; any more fields."""
         drawn = {
             "tenant": self.random.choice(("north", "south", "east", "west")),
             "event_id": self._id(),

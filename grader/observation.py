@@ -68,7 +68,7 @@ def returned(value: object) -> Expected:
 
 def raised(name: str) -> Expected:
     """The call raised an error of this class or of a subclass."""
-    return Expected(kind=Kind.RAISED, value=name)
+    return Expected(kind=Kind.RAISED, value=name.split(".")[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,11 +21,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader import filters
+from grader import filters, template
 
 HERE = Path(__file__).resolve().parent
 SCRATCH_BYTES_MAX = 16 * 1024 * 1024
 SCRATCH_FILES_MAX = 512
+_INSIDE = ("__init__.py", "template.py", "worker.py", "wire.py")
 _UID_FIRST = 61_001
 _LIMITS = ("--nproc=64", "--as=402653184", "--fsize=8388608", "--cpu=30", "--nofile=64", "--core=0", "--memlock=0")
 _NEWNS, _BIND, _REC, _PRIVATE = 0x00020000, 4096, 16384, 1 << 18
@@ -167,7 +168,7 @@ def command(
         line += ["--ro-bind", str(library), f"/opt/python/lib/{name}"]
     line += _libraries()
     line += ["--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null", "--dir", "/scratch", "--dir", "/tmp"]
-    inside = {f"/box/{name}": (HERE / name).read_bytes() for name in ("worker.py", "wire.py")}
+    inside = {f"/box/grader/{name}": (HERE / name).read_bytes() for name in _INSIDE}
     inside |= {f"/sub/{name}": data for name, data in files.items()}
     for path, data in sorted(inside.items()):
         fd = _memory(data)
@@ -182,8 +183,8 @@ def command(
     if os.getuid() == 0:
         uid = _UID_FIRST + slot
         whole += ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
-    whole += [bubblewrap(), "--args", str(arguments), f"/opt/python/bin/{version}", "-I", "-S", "-B", "/box/worker.py"]
-    return [*whole, "template", str(control_fd), "isolated"], fds
+    whole += [bubblewrap(), "--args", str(arguments), f"/opt/python/bin/{version}"]
+    return [*whole, "-I", "-S", "-B", "-c", template.START, "/box", "template", str(control_fd), "isolated"], fds
 
 
 def _libraries() -> list[str]:
@@ -328,7 +329,18 @@ def practice(files: dict[str, bytes]) -> Box:
         "PATH": os.environ.get("PATH", ""),
         "LC_ALL": "C.UTF-8",
     }
-    line = [sys.executable, "-I", "-S", "-B", str(HERE / "worker.py"), "template", str(theirs.fileno()), "practice"]
+    line = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-B",
+        "-c",
+        template.START,
+        str(HERE.parent),
+        "template",
+        str(theirs.fileno()),
+        "practice",
+    ]
     process = subprocess.Popen(
         line,
         pass_fds=[theirs.fileno()],

@@ -99,10 +99,11 @@ def encode(value: Any, depth: int = 0) -> Any:
         if len(value) > ITEMS_MAX:
             return {"$": "other", "v": "huge dict"}
         return {"$": "dict", "v": [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]}
-    return {"$": "other", "v": _type_name(kind)}
+    return {"$": "other", "v": type_name(kind)}
 
 
-def _type_name(kind: type) -> str:
+def type_name(kind: type) -> str:
+    """A class name as it was given, never one that student code computes."""
     name = type.__dict__["__name__"].__get__(kind)
     return name[:60] if type(name) is str else "?"
 

@@ -1,231 +1,82 @@
-"""Runs inside the sandbox: a template that never imports student code, and the children that do. Standard library only.
+"""A worker inside the sandbox: gives up its rights, imports the student's files, and serves calls on its wire.
 
-The template serves one control socket: mount a fresh scratch, fork a child, kill a child with a real SIGKILL. A child
-closes everything but its own wire, gives up its rights, sets the tighter system call filter, and only then imports the
-student's files and serves calls. What a child says is a claim; the trusted side judges by the files in the scratch.
+Whatever student code calls (effect, operation, acknowledge, sleep, an SQL statement) is asked of the trusted side,
+which counts and decides. What a worker says is a claim; judged are the files in the scratch. Standard library only.
 """
+
+from __future__ import annotations
 
 import builtins
 import ctypes
 import importlib
-import json
 import os
-import shutil
+import pathlib
 import signal
 import socket
 import sqlite3
 import struct
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, NoReturn
 
-ROOT = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, ROOT)
-import wire  # noqa: E402  (the folder is on the path only from here on)
+from grader import wire
 
 SCRATCH = os.environ.get("SCRATCH", "/scratch")
 WORKSPACE = os.environ.get("WORKSPACE", "/sub")
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_NEWNS, _NOSUID_NODEV_NOEXEC, _DETACH = 0x00020000, 2 | 4 | 8, 2
-_SET_SECCOMP, _FILTER, _SET_NO_NEW_PRIVS, _SET_DUMPABLE, _SET_PDEATHSIG = 22, 2, 38, 4, 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+_SET_SECCOMP, _FILTER, _SET_NO_NEW_PRIVS, _SET_PDEATHSIG = 22, 2, 38, 1
 
 
-# --- the template ---------------------------------------------------------------------------------------------------
+def confine(program: bytes) -> None:
+    """Give up every right and set the tighter filter. Raises OSError; then no student code is run."""
+    header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
+    _check(LIBC.capset(ctypes.create_string_buffer(header), ctypes.create_string_buffer(nothing)), "capset")
+    _check(LIBC.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    code = ctypes.create_string_buffer(program, len(program))
+    pointed = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
+    _check(LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(pointed), 0, 0), "seccomp")
 
 
-def template(control_fd, isolated):
-    """Serve the control socket until it closes. `isolated` is false in a student's own practice run."""
-    control = socket.socket(fileno=control_fd)
-    child_filter = b""
-    if isolated:
-        child_filter = control.recv(65536)
-        _check(_LIBC.unshare(_NEWNS), "unshare")
-        _LIBC.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
-    _preload()
-    pristine = {}
-    _send(control, {"hello": list(sys.version_info[:3])})
-    mounted = False
-    while True:
-        message, fds = _receive(control)
-        if message is None:
-            return
-        if message["do"] == "scratch":
-            if isolated:
-                if mounted:
-                    _check(_LIBC.umount2(SCRATCH.encode(), _DETACH), "umount")
-                options = f"size={message['bytes']},nr_inodes={message['inodes']},mode=0700".encode()
-                _check(_LIBC.mount(b"tmpfs", SCRATCH.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, options), "mount")
-                mounted = True
-            else:
-                _empty(SCRATCH)
-            pristine = pristine or _pristine()
-            for name, data in pristine.items():
-                with open(os.path.join(SCRATCH, name), "wb") as file:
-                    file.write(data)
-            folder = os.open(SCRATCH, os.O_RDONLY | os.O_DIRECTORY)
-            _send(control, {"ok": True}, [folder])
-            os.close(folder)
-        elif message["do"] == "spawn":
-            _send(control, {"pid": _spawn(message, fds, control, child_filter)})
-            for fd in fds:
-                os.close(fd)
-        elif message["do"] == "kill":
-            try:
-                os.kill(message["pid"], signal.SIGKILL)
-                _, status = os.waitpid(message["pid"], 0)
-            except (ChildProcessError, ProcessLookupError):
-                status = -1
-            _send(control, {"status": status})
-
-
-def _preload():
-    sys.path[0:0] = [WORKSPACE]
-    for name in (
-        "student",
-        "student.lab",
-        "student.lab.errors",
-        "student.lab.store",
-        "student.lab.effects",
-        "student.lab.lease_queue",
-        "student.lab.worker",
-        "student.lab.drill",
-        "hashlib",
-        "tempfile",
-        "datetime",
-        "contextlib",
-        "collections",
-        "dataclasses",
-        "typing",
-        "enum",
-    ):
-        importlib.import_module(name)
-
-
-def _pristine():
-    """The two files as the given code creates them, name -> bytes; made before any child has run."""
-    from student.lab import store
-    from student.lab.lease_queue import LeaseQueue
-
-    made = {}
-    store.create(os.path.join(SCRATCH, "ledger.db"))
-    LeaseQueue(os.path.join(SCRATCH, "queue.db")).create()
-    for name in ("ledger.db", "queue.db"):
-        with open(os.path.join(SCRATCH, name), "rb") as file:
-            made[name] = file.read()
-    return made
-
-
-def _empty(folder):
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            os.unlink(entry.path)
-
-
-def _spawn(message, fds, control, child_filter):
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        control.close()
-        os.chdir(SCRATCH)
-        os.dup2(fds[1], 1)
-        os.dup2(fds[1], 2)
-        os.close(fds[1])
-        if message["fresh"]:  # another interpreter, so another hash seed
-            os.set_inheritable(fds[0], True)
-            os.execv(
-                sys.executable,
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-B",
-                    os.path.join(ROOT, "worker.py"),
-                    "child",
-                    str(fds[0]),
-                    child_filter.hex(),
-                    json.dumps(message),
-                ],
-            )
-        child(fds[0], child_filter, message)
-    except BaseException:  # nothing of a child may ever run on as a second template
-        pass
-    finally:
-        os._exit(70)
-
-
-def _send(control, message, fds=()):
-    socket.send_fds(control, [json.dumps(message).encode()], list(fds))
-
-
-def _receive(control):
-    data, fds, _, _ = socket.recv_fds(control, 65536, 4)
-    return (json.loads(data), fds) if data else (None, [])
-
-
-def _check(result, what):
+def _check(result: int, what: str) -> None:
     if result != 0:
         raise OSError(ctypes.get_errno(), what)
 
 
-# --- a child --------------------------------------------------------------------------------------------------------
-
-
-def confine(child_filter):
-    """Give up every right and set the tighter filter. Raises OSError; then no student code is run."""
-    header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    _check(_LIBC.capset(ctypes.create_string_buffer(header), ctypes.create_string_buffer(nothing)), "capset")
-    _check(_LIBC.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    code = ctypes.create_string_buffer(child_filter, len(child_filter))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(child_filter) // 8, ctypes.addressof(code)))
-    _check(_LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0), "seccomp")
-
-
-def child(wire_fd, child_filter, options):
+def run(wire_fd: int, program: bytes, options: dict[str, Any]) -> NoReturn:
     """Serve calls on the wire until it closes or the template kills this process."""
-    if child_filter:
-        confine(child_filter)
+    if program:
+        confine(program)
     elif sys.platform.startswith("linux"):
-        _LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    serving = Child(socket.socket(fileno=wire_fd), options)
-    serving.send({"hello": True})
-    serving.serve()
-    os._exit(0)
+        LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    serving = Serving(Line(socket.socket(fileno=wire_fd)), options)
+    serving.line.send({"hello": True})
+    while True:
+        serving.once()
 
 
-class Child:
-    """One worker process: the student's functions behind the wire, with callbacks for everything they call."""
+class Line:
+    """The worker's end of the wire."""
 
-    def __init__(self, connection, options):
+    def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.options = options
         self.request = ""
-        self.made = None  # the last exception that an effect or operation of ours raised
-        self.database = None
-        self.queue = None
-        self.count = 0
-        real_connect = sqlite3.connect
 
-        def connect(*args, **kwargs):
-            opened = real_connect(*args, **kwargs)
-            if self.options.get("trace"):
-                opened.set_trace_callback(self.statement)
-            return opened
-
-        sqlite3.connect = connect
-        sqlite3.dbapi2.connect = connect
-        time.sleep = lambda seconds: self.callback("sleep", {})
-
-    # the wire
-    def send(self, message):
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one frame."""
         self.connection.sendall(wire.pack(message))
 
-    def read(self):
+    def read(self) -> dict[str, Any]:
+        """Wait for one frame; the process ends when the wire does."""
         head = self._exactly(4)
         return wire.unpack(self._exactly(wire.frame_length(head)))
 
-    def _exactly(self, count):
+    def ask(self, name: str, detail: dict[str, Any]) -> dict[str, Any]:
+        """A callback: tell the trusted side and do as it answers."""
+        self.send({"id": self.request, "callback": name, "detail": wire.encode(detail)})
+        return {key: wire.decode(form) for key, form in self.read().items() if key != "id"}
+
+    def _exactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:
             more = self.connection.recv(count - len(data))
@@ -234,45 +85,73 @@ class Child:
             data += more
         return data
 
-    def callback(self, name, detail):
-        self.send({"id": self.request, "callback": name, "detail": wire.encode(detail)})
-        answer = self.read()
-        return {key: wire.decode(form) for key, form in answer.items() if key != "id"}
 
-    def statement(self, sql):
-        self.count += 1
-        self.callback("statement", {"number": self.count, "sql": sql[:500]})
+class Unimportable(Exception):
+    """A student's file could not be imported; `facts` says which and why."""
 
-    # serving
-    def serve(self):
-        while True:
-            message = self.read()
-            self.request = message["id"]
-            arguments = {key: wire.decode(form) for key, form in message["args"].items()}
-            try:
-                reply = self.reply(getattr(self, "do_" + message["do"]), arguments)
-            except wire.WireError:
-                reply = {"kind": "raised", "error": "WireError", "mro": [], "text": ""}
-            self.send({"id": self.request, "reply": reply})
+    def __init__(self, facts: dict[str, Any]) -> None:
+        super().__init__()
+        self.facts = facts
 
-    def reply(self, action, arguments):
+
+class Serving:
+    """The requests of the trusted side, each a method `do_…`, and what they hand to student code."""
+
+    def __init__(self, line: Line, options: dict[str, Any]) -> None:
+        self.line = line
+        self.options = options
+        self.made: BaseException | None = None  # the last exception that an effect or operation of ours raised
+        self.database: sqlite3.Connection | None = None
+        self.queue: Any = None
+        self.tracing = False
+        self.count = 0
+        time.sleep = lambda seconds: self._slept()
+        if options["trace"]:
+            self._watch_statements()
+
+    def once(self) -> None:
+        """Serve one request."""
+        message = self.line.read()
+        self.line.request = message["id"]
+        arguments = {key: wire.decode(form) for key, form in message["args"].items()}
+        self.tracing, self.count = bool(arguments.pop("trace", False)), 0
         try:
-            return {"kind": "returned", "value": wire.encode(action(**arguments))}
+            reply = {"kind": "returned", "value": wire.encode(getattr(self, "do_" + message["do"])(**arguments))}
         except Unimportable as problem:
-            return {"kind": "unimportable", **problem.facts}
+            reply = {"kind": "unimportable", **problem.facts}
         except BaseException as error:
-            return {"kind": "raised", **self.described(error)}
+            reply = {"kind": "raised", **self._described(error)}
+        self.tracing = False
+        self.line.send({"id": self.line.request, "reply": reply})
 
-    def described(self, error):
-        kind = type(error)
-        names = [wire._type_name(base) for base in type.__dict__["__mro__"].__get__(kind)][:12]
+    def _watch_statements(self) -> None:
+        """Have every connection tell before each statement. Before student code is imported."""
+        real: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+        def connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+            opened = real(*args, **kwargs)
+            opened.set_trace_callback(self._statement)
+            return opened
+
+        for module in (sqlite3, sqlite3.dbapi2):
+            setattr(module, "connect", connect)  # noqa: B010  (it is an overloaded function for the type checker)
+
+    def _statement(self, sql: str) -> None:
+        if self.tracing:
+            self.count += 1
+            self.line.ask("statement", {"number": self.count, "sql": sql[:300]})
+
+    def _slept(self) -> None:
+        self.line.ask("sleep", {})
+
+    def _described(self, error: BaseException) -> dict[str, Any]:
+        names = [wire.type_name(base) for base in type.__dict__["__mro__"].__get__(type(error))][:12]
         try:
             text = str(error)
             text = text if type(text) is str else ""
+            cause, attempts = error.__cause__, getattr(error, "attempts", None)
         except BaseException:
-            text = ""
-        cause = getattr(error, "__cause__", None)
-        attempts = getattr(error, "attempts", None)
+            text, cause, attempts = "", None, None
         return {
             "error": names[0],
             "mro": names,
@@ -282,138 +161,128 @@ class Child:
             "cause_is_last": cause is not None and cause is self.made,
         }
 
-    def student(self, module, function):
+    # what requests are made of
+    def _student(self, module: str, function: str) -> Any:
         try:
             found = importlib.import_module("student." + module)
         except BaseException as error:
-            facts = self.described(error)
-            facts.update(
-                module=module,
-                missing=getattr(error, "name", None) if isinstance(error, ImportError) else None,
-                line=getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
-            )
-            for key in ("missing", "line"):
-                facts[key] = facts[key] if type(facts[key]) in (str, int) else None
+            facts = self._described(error)
+            missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+            line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+            facts["module"] = module
+            facts["missing"] = missing if type(missing) is str else None
+            facts["line"] = line if type(line) is int else None
             raise Unimportable(facts) from None
         return getattr(found, function)
 
-    def db(self):
+    def _db(self) -> sqlite3.Connection:
         if self.database is None:
-            from student.lab import store
-
-            self.database = store.connect(os.path.join(SCRATCH, "ledger.db"), timeout=self.options.get("timeout", 5.0))
+            store = importlib.import_module("student.lab.store")
+            path = os.path.join(SCRATCH, "ledger.db")
+            self.database = store.connect(path, timeout=self.options["timeout"])
+        assert self.database is not None
         return self.database
 
-    def opened_queue(self):
+    def _queue(self) -> Any:
         if self.queue is None:
-            from student.lab.lease_queue import LeaseQueue
+            lease_queue = importlib.import_module("student.lab.lease_queue")
+            ask = self.line.ask
 
-            outer = self
-
-            class Watched(LeaseQueue):
-                def acknowledge(self, message, now):
-                    outer.callback("acknowledge", {"now": now})
+            class Watched(lease_queue.LeaseQueue):  # type: ignore[name-defined,misc]
+                def acknowledge(self, message: Any, now: int) -> Any:
+                    ask("acknowledge", {"now": now})
                     return super().acknowledge(message, now)
 
             self.queue = Watched(os.path.join(SCRATCH, "queue.db"))
         return self.queue
 
-    # things of ours that student code calls
-    def effect(self, db, event):
-        answer = self.callback("effect", {"event": event, "in_transaction": bool(db.in_transaction)})
+    def _effect(self, db: sqlite3.Connection, event: Any) -> None:
+        answer = self.line.ask("effect", {"event": event, "in_transaction": bool(db.in_transaction)})
         if answer["write"] != "nothing":
-            from student.lab import effects
-
-            getattr(effects, answer["write"])(db, event)
+            getattr(importlib.import_module("student.lab.effects"), answer["write"])(db, event)
         if answer.get("raise") is not None:
-            raise self.exception(answer["raise"])
+            raise self._exception(answer["raise"])
 
-    def operation(self):
-        answer = self.callback("operation", {})
+    def _operation(self) -> Any:
+        answer = self.line.ask("operation", {})
         if answer.get("nested") is not None:
-            return self.student("retry", "bounded_retry")(self.operation)
+            return self._student("retry", "bounded_retry")(self._operation)
         if answer.get("raise") is not None:
-            raise self.exception(answer["raise"])
+            raise self._exception(answer["raise"])
         return answer.get("value")
 
-    def exception(self, spec):
-        self.made = self.built(spec)
+    def _exception(self, spec: list[str]) -> BaseException:
+        self.made = self._built(spec)
         return self.made
 
-    def built(self, spec):
+    def _built(self, spec: list[str]) -> BaseException:
         name, text = spec
         fresh = name.startswith("sub:")
-        name = name.removeprefix("sub:")
-        from student.lab import errors
-
+        name = name.removeprefix("sub:").split(".")[-1]
+        errors = importlib.import_module("student.lab.errors")
         if name == "RetriesExhausted":
-            return errors.RetriesExhausted(3)
-        kind = getattr(errors, name, None) or getattr(builtins, name, None) or getattr(sqlite3, name.split(".")[-1])
+            return errors.RetriesExhausted(3)  # type: ignore[no-any-return]
+        kind = getattr(errors, name, None) or getattr(builtins, name, None) or getattr(sqlite3, name)
         if fresh:
             kind = type("Fresh" + name, (kind,), {})
-        return kind(text) if text else kind()
+        return kind(text) if text else kind()  # type: ignore[no-any-return]
 
     # requests
-    def do_imports(self, modules):
+    def do_imports(self, modules: list[str]) -> str:
+        """Import student files."""
         for module in modules:
-            self.student(module, "__name__")
+            self._student(module, "__name__")
         return "ok"
 
-    def do_apply(self, event):
-        return self.student("ledger", "apply_event")(self.db(), event, self.effect)
+    def do_apply(self, event: Any) -> Any:
+        """ledger.apply_event with the watched effect."""
+        return self._student("ledger", "apply_event")(self._db(), event, self._effect)
 
-    def do_call(self, module, function, args):
-        return self.student(module, function)(*[self.argument(value) for value in args])
+    def do_call(self, module: str, function: str, args: list[Any]) -> Any:
+        """Any student function, over plain arguments and errors."""
+        built = [self._exception([a["error"], a["text"]]) if _is_error(a) else a for a in args]
+        return self._student(module, function)(*built)
 
-    def argument(self, value):
-        if type(value) is dict and set(value) == {"error", "text"}:
-            return self.exception([value["error"], value["text"]])
-        return value
+    def do_retry(self, max_attempts: int | None) -> Any:
+        """retry.bounded_retry with the watched operation."""
+        call = self._student("retry", "bounded_retry")
+        return call(self._operation) if max_attempts is None else call(self._operation, max_attempts)
 
-    def do_retry(self, max_attempts):
-        call = self.student("retry", "bounded_retry")
-        return call(self.operation) if max_attempts is None else call(self.operation, max_attempts)
+    def do_record(self, body: Any, error: list[str]) -> Any:
+        """review.record_rejection."""
+        return self._student("review", "record_rejection")(self._db(), body, self._built(error))
 
-    def do_record(self, body, error):
-        return self.student("review", "record_rejection")(self.db(), body, self.built(error))
+    def do_decide(self, rejection_id: int, reviewer: str, decision: str, note: str) -> Any:
+        """review.decide."""
+        return self._student("review", "decide")(self._db(), rejection_id, reviewer, decision, note)
 
-    def do_decide(self, rejection_id, reviewer, decision, note):
-        return self.student("review", "decide")(self.db(), rejection_id, reviewer, decision, note)
+    def do_send(self, body: Any) -> Any:
+        """Given code: put a message into the queue."""
+        return self._queue().send(body)
 
-    def do_deliver(self, now, handled_at):
-        handle = self.student("review", "handle_delivery")
-        queue = self.opened_queue()
-        message = queue.receive(now)
-        return handle(self.db(), queue, message, handled_at, self.effect)
+    def do_deliver(self, now: int, handled_at: int) -> Any:
+        """Receive a message and hand it to review.handle_delivery."""
+        handle = self._student("review", "handle_delivery")
+        queue = self._queue()
+        return handle(self._db(), queue, queue.receive(now), handled_at, self._effect)
 
-    def do_work(self, now):
-        """The whole worker loop of the given code over both files."""
-        self.student("review", "handle_delivery")
-        from student.lab.worker import run_worker
+    def do_work(self, now: int) -> Any:
+        """The given worker loop over both files."""
+        self._student("review", "handle_delivery")
+        loop = importlib.import_module("student.lab.worker")
+        return loop.run_worker(self._queue(), self._db(), self._effect, now)
 
-        return run_worker(self.opened_queue(), self.db(), self.effect, now)
+    def do_drill(self) -> Any:
+        """The given drill over the student's functions."""
+        return importlib.import_module("student.lab.drill").queue_drill(pathlib.Path(SCRATCH))
 
-    def do_drill(self):
-        for module in ("ledger", "review"):
-            self.student(module, "__name__")
-        import pathlib
+    def do_case(self, case: str) -> Any:
+        """One given trace over the student's functions."""
+        return importlib.import_module("student.lab.drill").run_case(pathlib.Path(SCRATCH), case)
 
-        from student.lab.drill import queue_drill
-
-        return queue_drill(pathlib.Path(SCRATCH))
-
-    def do_case(self, case):
-        for module in ("ledger", "review"):
-            self.student(module, "__name__")
-        import pathlib
-
-        from student.lab.drill import run_case
-
-        return run_case(pathlib.Path(SCRATCH), case)
-
-    def do_begin_immediate(self):
-        from student.lab import store
-
+    def do_begin_immediate(self) -> str:
+        """Given code: a second connection begins to write, without waiting, and gives up again."""
+        store = importlib.import_module("student.lab.store")
         other = store.connect(os.path.join(SCRATCH, "ledger.db"), timeout=0)
         try:
             other.execute("BEGIN IMMEDIATE")
@@ -423,22 +292,5 @@ class Child:
         return "ok"
 
 
-class Unimportable(Exception):
-    """A student's file could not be imported; `facts` says which and why."""
-
-    def __init__(self, facts):
-        super().__init__()
-        self.facts = facts
-
-
-def main(arguments):
-    if arguments[0] == "template":
-        template(int(arguments[1]), isolated=arguments[2] == "isolated")
-    else:
-        options = json.loads(arguments[3])
-        _preload()
-        child(int(arguments[1]), bytes.fromhex(arguments[2]), options)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _is_error(value: Any) -> bool:
+    return type(value) is dict and set(value) == {"error", "text"}
