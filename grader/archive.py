@@ -186,9 +186,7 @@ class Zip:
         try:
             return zipfile.ZipFile(self._file)
         except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, OverflowError) as error:
-            raise Refused(
-                Fault.UNREADABLE, f"The zip is damaged or cut off ({shown(str(error))}).", advice
-            ) from error
+            raise Refused(Fault.UNREADABLE, f"The zip is damaged or cut off ({shown(str(error))}).", advice) from error
 
     def members(self) -> Iterator[Member]:
         """Every regular file that is not junk, in the zip's order; raises Refused for unsafe or locked entries."""

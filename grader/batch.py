@@ -102,13 +102,18 @@ def engine(root: Path = assemble.PACKAGE) -> str:
     files = [path for part in ("grader", "student", "fixtures") for path in (root / part).rglob("*")]
     for path in sorted(files):
         inside = path.relative_to(root)
-        if path.is_file() and path.suffix in (".py", ".toml", ".json", ".ini", ".bpf") and inside.parts[1] != "submissions":
+        if (
+            path.is_file()
+            and path.suffix in (".py", ".toml", ".json", ".ini", ".bpf")
+            and inside.parts[1] != "submissions"
+        ):
             total.update(f"{inside.as_posix()}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
 
 
-def run_json(upload: intake.Submission | intake.Refusal, *, seed: int, answer: Answer | None, started: str,
-             reason: str | None) -> dict[str, object]:
+def run_json(
+    upload: intake.Submission | intake.Refusal, *, seed: int, answer: Answer | None, started: str, reason: str | None
+) -> dict[str, object]:
     """The facts of one run that may differ from time to time; everything else lives in report.json."""
     sent = upload if isinstance(upload, intake.Submission) else None
     return {
@@ -135,8 +140,18 @@ def now() -> str:
 class Batch:
     """One run over a list of uploads. `report` is called in this process for each Done, as soon as it is recorded."""
 
-    def __init__(self, folder: Path, ledger: Ledger, *, seed: int, jobs: int, judge: str, include_hidden: bool,
-                 limits: Limits, report: Callable[[Done], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ledger: Ledger,
+        *,
+        seed: int,
+        jobs: int,
+        judge: str,
+        include_hidden: bool,
+        limits: Limits,
+        report: Callable[[Done], None],
+    ) -> None:
         self.folder = folder
         self.ledger = ledger
         self.seed = seed
@@ -194,7 +209,9 @@ class Batch:
     def stands(self, earlier: Result, one: intake.Submission, folder: Path) -> bool:
         """True when the earlier result is of the same bytes, seed and grader, and its files are still there."""
         if earlier.status != "graded" or (earlier.digest, earlier.seed, earlier.engine) != (
-            one.digest, self.seed, engine()
+            one.digest,
+            self.seed,
+            engine(),
         ):
             return False
         try:
@@ -346,7 +363,13 @@ def grade(
     with _ledger(folder.absolute()) as ledger:
         fixed = ledger.seed(seed, secrets.randbits(32))
         batch = Batch(
-            folder.absolute(), ledger, seed=fixed, jobs=max(1, min(jobs, len(uploads))), judge=judge,
-            include_hidden=include_hidden, limits=limits or Limits(), report=report,
+            folder.absolute(),
+            ledger,
+            seed=fixed,
+            jobs=max(1, min(jobs, len(uploads))),
+            judge=judge,
+            include_hidden=include_hidden,
+            limits=limits or Limits(),
+            report=report,
         )
         return Summary(folder=folder, seed=fixed, done=batch.run(uploads))

@@ -96,7 +96,9 @@ def find(path: Path, limits: Limits | None = None) -> list[Upload]:
         if not path.is_dir():
             raise IntakeError(f"{shown(str(path), 200)} is neither a folder nor a .zip.")
         children = sorted(child for child in path.iterdir() if _is_upload(child))
-        if _holds_stub(path) or [child.name for child in children if child.is_dir() and _holds_stub(child)] == ["student"]:
+        if _holds_stub(path) or [child.name for child in children if child.is_dir() and _holds_stub(child)] == [
+            "student"
+        ]:
             return [Upload(key=_text(path.resolve().name), source=path)]
     except OSError as error:
         raise IntakeError(f"{shown(str(path), 200)} cannot be read: {error.strerror}.") from error
@@ -159,9 +161,7 @@ def read(upload: Upload, limits: Limits | None = None) -> Submission | Refusal:
 
 
 def _refusal(upload: Upload, fault: Fault, reason: str, advice: str) -> Refusal:
-    return Refusal(
-        key=upload.key, source=upload.source, fault=fault, reason=reason, advice=advice, notes=upload.notes
-    )
+    return Refusal(key=upload.key, source=upload.source, fault=fault, reason=reason, advice=advice, notes=upload.notes)
 
 
 def _wanted(name: str) -> tuple[str, tuple[int, ...]] | None:

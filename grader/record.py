@@ -49,7 +49,9 @@ class Ledger:
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format_version', ?)", (str(FORMAT_VERSION),))
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            text = "is being graded by another process" if "locked" in str(error) else f"has a ledger that fails: {error}"
+            text = (
+                "is being graded by another process" if "locked" in str(error) else f"has a ledger that fails: {error}"
+            )
             raise RecordError(f"The run folder {folder} {text}.") from error
 
     def close(self) -> None:
@@ -84,7 +86,9 @@ class Ledger:
         """Record one result, in one transaction; an earlier one of the same key is replaced."""
         row = (result.key, result.folder, result.digest, str(result.seed), result.engine, result.status)
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT OR REPLACE INTO results VALUES (?,?,?,?,?,?,?,?)", (*row, result.reason, result.report))
+        self._db.execute(
+            "INSERT OR REPLACE INTO results VALUES (?,?,?,?,?,?,?,?)", (*row, result.reason, result.report)
+        )
         self._db.execute("COMMIT")
 
     def folders(self, keys: Iterable[str]) -> dict[str, str]:

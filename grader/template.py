@@ -7,6 +7,7 @@ SIGKILL from outside. It runs inside on the standard library alone.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -113,6 +114,8 @@ def preload() -> None:
     sys.path.insert(0, worker.WORKSPACE)
     for name in (*_GIVEN, *_USUAL):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # what is loaded now is never looked at again, so forks share its pages
 
 
 def _made() -> dict[str, bytes]:
