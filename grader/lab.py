@@ -179,6 +179,10 @@ class Lab:
         self.note("look at the ledger through a fresh connection", state_words(self.state, shown=self.shown))
         return self.state
 
+    def look(self) -> State:
+        """The same without a note. Raises inspect.Unreadable."""
+        return inspect.ledger(self._scratch(), self.session.schema("ledger.db"))
+
     def queue(self) -> list[tuple[Any, Any]]:
         """(state, attempt) of each message in the order they were sent."""
         try:

@@ -26,7 +26,7 @@ CALL_S = (2.0, 0.5, 0.25, 0.1)
 BUDGET_S = 20.0
 """Wall time in seconds that all calls of one submission may take together."""
 OUTPUT_BYTES_MAX = 1024 * 1024
-CALLBACKS_MAX = 2_000
+CALLBACKS_MAX = 400
 _OURS_S = 10.0
 _GONE = "the sandbox has stopped answering"
 
@@ -83,29 +83,48 @@ class Worker:
     printed: int = 0
     status: int | None = None
     _buffer: bytearray = field(default_factory=bytearray)
+    _request: str = ""
+    _reply: dict[str, Any] | None = None
 
     def call(self, do: str, args: dict[str, Any], handler: Handler, function: str) -> Answer:
-        """Ask for one thing. `function` names the student's function for the deadline's bookkeeping."""
+        """Ask for one thing and wait for the answer. `function` names the student's function for the deadlines."""
+        self.ask(do, args)
+        return self.answer(handler, function)
+
+    def ask(self, do: str, args: dict[str, Any]) -> None:
+        """Send a request; `answer` fetches what comes of it."""
+        if self.ended is not None:
+            return
+        self._request = secrets.token_hex(8)
+        message = {"id": self._request, "do": do, "args": {name: wire.encode(value) for name, value in args.items()}}
+        try:
+            if self._buffer or self._readable(0):
+                self.end(Kind.DIED if self._hung_up() else Kind.VIOLATION)
+            else:
+                self.connection.sendall(wire.pack(message))
+        except _Ended as ended:
+            self.end(ended.kind)
+        except OSError:
+            self.end(Kind.DIED)
+
+    def answer(self, handler: Handler, function: str) -> Answer:
+        """Answer the callbacks of the last request until its reply comes, or the worker has come to an end."""
         if self.ended is not None:
             return Answer(kind=self.ended)
-        request = secrets.token_hex(8)
-        message = {"id": request, "do": do, "args": {name: wire.encode(value) for name, value in args.items()}}
         limit = self.session.deadline(function)
         started = time.monotonic()
         ours = 0.0
         try:
-            if self._buffer or self._readable(0):
-                return self.end(Kind.DIED if self._hung_up() else Kind.VIOLATION)
-            self.connection.sendall(wire.pack(message))
             for _ in range(CALLBACKS_MAX):
-                frame = self._frame(started + limit + ours)
-                if type(frame.get("id")) is not str or frame["id"] != request:
+                frame, self._reply = self._reply or self._frame(started + limit + ours), None
+                if type(frame.get("id")) is not str or frame["id"] != self._request:
                     return self.end(Kind.VIOLATION)
                 if "reply" in frame:
                     return self._answer(frame) if not self._buffer else self.end(Kind.VIOLATION)
                 before = time.monotonic()
-                answer = handler(*_callback(frame))
-                self.connection.sendall(wire.pack({k: wire.encode(v) for k, v in answer.items()} | {"id": request}))
+                said = handler(*_callback(frame))
+                form = {name: wire.encode(value) for name, value in said.items()}
+                self.connection.sendall(wire.pack(form | {"id": self._request}))
                 ours += time.monotonic() - before
             return self.end(Kind.FLOOD)
         except _Ended as ended:
@@ -120,6 +139,28 @@ class Worker:
             return self.end(Kind.DIED)
         finally:
             self.session.spend(time.monotonic() - started - ours)
+
+    def pump(self, handler: Handler) -> bool:
+        """Answer one callback of the last request; true once the reply is there or the worker has ended."""
+        if self.ended is not None or self._reply is not None:
+            return True
+        try:
+            frame = self._frame(time.monotonic() + CALL_S[0])
+            if frame.get("id") != self._request:
+                self.end(Kind.VIOLATION)
+            elif "reply" in frame:
+                self._reply = frame
+            else:
+                said = handler(*_callback(frame))
+                form = {name: wire.encode(value) for name, value in said.items()}
+                self.connection.sendall(wire.pack(form | {"id": self._request}))
+        except _Ended as ended:
+            self.end(ended.kind)
+        except wire.WireError:
+            self.end(Kind.VIOLATION)
+        except OSError:
+            self.end(Kind.DIED)
+        return self.ended is not None or self._reply is not None
 
     def hello(self) -> None:
         """Wait until the child serves; before that it runs none of the student's code. Raises Unavailable."""

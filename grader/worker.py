@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import importlib
+import marshal
 import os
 import pathlib
 import signal
@@ -18,12 +19,14 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
 from grader import wire
 
 SCRATCH = os.environ.get("SCRATCH", "/scratch")
 WORKSPACE = os.environ.get("WORKSPACE", "/sub")
+EDITABLE = ("conflict", "ledger", "retry", "review")
 LIBC = ctypes.CDLL(None, use_errno=True)
 _SET_SECCOMP, _FILTER, _SET_NO_NEW_PRIVS, _SET_PDEATHSIG = 22, 2, 38, 1
 
@@ -43,12 +46,64 @@ def _check(result: int, what: str) -> None:
         raise OSError(ctypes.get_errno(), what)
 
 
-def run(wire_fd: int, program: bytes, options: dict[str, Any]) -> NoReturn:
+def compile_into(pipe: int, program: bytes) -> None:
+    """Write the code of each student file into the pipe: name, length, bytes. Nothing of it is run here."""
+    if program:
+        confine(program)
+    folder = os.path.join(WORKSPACE, "student")
+    for module in EDITABLE:
+        path = os.path.join(folder, module + ".py")
+        try:
+            with open(path, "rb") as file:
+                code = marshal.dumps(compile(file.read(), path, "exec", dont_inherit=True))
+        except Exception:  # the import in the worker will say what is wrong with it
+            continue
+        with os.fdopen(os.dup(pipe), "wb") as out:
+            out.write(f"{module} {len(code)}\n".encode() + code)
+
+
+def compiled_from(data: bytes) -> dict[str, bytes]:
+    """What `compile_into` wrote, name -> bytes, as far as it is whole. Not looked into."""
+    found = {}
+    while b"\n" in data[:60]:
+        head, _, data = data.partition(b"\n")
+        name, _, length = head.decode("ascii", "replace").partition(" ")
+        if name not in EDITABLE or not length.isdecimal() or int(length) > len(data):
+            break
+        found[name], data = data[: int(length)], data[int(length) :]
+    return found
+
+
+class _Finder:
+    """Imports student files from their compiled code."""
+
+    def __init__(self, compiled: dict[str, bytes]) -> None:
+        self.compiled = compiled
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, module = name.rpartition(".")
+        if package != "student" or module not in self.compiled:
+            return None
+        spec = ModuleSpec(name, self, origin=os.path.join(WORKSPACE, "student", module + ".py"))  # type: ignore[arg-type]
+        spec.has_location = True
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The usual module object."""
+
+    def exec_module(self, module: Any) -> None:
+        """Run the module's code, as the usual import does."""
+        exec(marshal.loads(self.compiled[module.__name__.rpartition(".")[2]]), module.__dict__)
+
+
+def run(wire_fd: int, program: bytes, options: dict[str, Any], compiled: dict[str, bytes] | None = None) -> NoReturn:
     """Serve calls on the wire until it closes or the template kills this process."""
     if program:
         confine(program)
     elif sys.platform.startswith("linux"):
         LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if compiled:
+        sys.meta_path.insert(0, _Finder(compiled))  # type: ignore[arg-type]
     serving = Serving(Line(socket.socket(fileno=wire_fd)), options)
     serving.line.send({"hello": True})
     while True:

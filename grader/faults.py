@@ -1,0 +1,303 @@
+"""Plays histories on student code with real faults, and sweeps through them: kills, interleavings, whole histories.
+
+A killed process is a process that the template killed with SIGKILL while it was stopped before a statement. Judged is
+what a fresh connection finds, against a model of three lines: a dict of receipts, and what each answer must be.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from grader import inspect
+from grader.histories import Fault, History, Step, code
+from grader.lab import Effect, Lab
+from grader.observation import ERRORS
+from grader.session import Answer, Kind, Killed, Worker
+
+Key = tuple[str, str]
+_FUNCTION = "ledger.apply_event"
+_B_WAITS_S = 1.0
+"""How long the other worker may go on before the first one is released, where no lock shows that it waits. Seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A history that ended wrong at its last step: what was expected there, and what was seen."""
+
+    history: History
+    expected: str
+    saw: str
+    kind: Kind
+
+    @property
+    def sentence(self) -> str:
+        """One line for the student."""
+        return f"{code(self.history)}: expected {self.expected}; {self.saw}."
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a sweep has executed. A fault whose place was never reached counts as not executed."""
+
+    histories: int = 0
+    faults: int = 0
+    faults_reached: int = 0
+
+    def counts(self, noun: str) -> dict[str, int]:
+        """For the report."""
+        return {"histories": self.histories, f"{noun}_executed": self.faults_reached, noun: self.faults}
+
+
+@dataclass(slots=True)
+class Player:
+    """Plays one history after another, each over a fresh scratch."""
+
+    lab: Lab
+    tally: Tally = field(default_factory=Tally)
+    steps: list[str] = field(default_factory=list)
+    statements: int = 0
+    """How many statements the last traced delivery sent."""
+    _sql: str = ""
+    _reached: int = 0
+    _receipts: dict[Key, int] = field(default_factory=dict)
+    _process: Worker | None = None
+
+    def play(self, history: History, *, lenient: bool = False) -> Finding | None:
+        """Play to the end, or to the first step that went wrong. `lenient`: a fault not reached is none."""
+        self.lab.folder = None
+        self._process = None
+        self._receipts = {}
+        self.steps = []
+        self._reached = 0
+        self.tally.histories += 1
+        planned = self.tally.faults
+        for number, step in enumerate(history):
+            wrong = self._step(step)
+            if wrong is not None:
+                expected, saw, kind = wrong
+                return Finding(history=history[: number + 1], expected=expected, saw=saw, kind=kind)
+        if lenient:
+            self.tally.faults = planned + self._reached
+        return None
+
+    def _step(self, step: Step) -> tuple[str, str, Kind] | None:
+        key = (step.event["tenant"], step.event["event_id"])
+        known = self._receipts.get(key)
+        fails = step.fault is Fault.FAILS and known is None
+        right = "applied" if known is None else "duplicate" if known == step.amount else "OperationConflict"
+        right = "InterruptedTransaction" if fails else right
+        after = dict(self._receipts)
+        if right == "applied":
+            after[key] = step.amount
+        if step.fault is Fault.KILLED:
+            return self._killed(step, right, after)
+        if step.fault in (Fault.OTHER, Fault.WAITING):
+            return self._interleaved(step, right, after)
+        effect = (
+            Effect(error=self.lab.error("InterruptedTransaction"), times=1) if step.fault is Fault.FAILS else Effect()
+        )
+        answer = self._apply(step, effect)
+        return self._judge(step, [(answer, {right})], [after])
+
+    def _killed(self, step: Step, right: str, after: dict[Key, int]) -> tuple[str, str, Kind] | None:
+        self.tally.faults += 1
+        process = self._living()
+        reached = False
+
+        def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
+            nonlocal reached
+            if name == "statement":
+                self._heard_statement(detail)
+                if detail.get("number") == step.at:
+                    reached = True
+                    process.end()
+                    raise Killed
+            return Effect().answer() if name == "effect" else {}
+
+        self.statements = 0
+        answer = process.call("apply", {"event": step.event, "trace": True}, heard, _FUNCTION)
+        if not reached and answer.kind in (Kind.RETURNED, Kind.RAISED) and step.at == self.statements + 1:
+            reached = True  # past its last statement: the work is done, the acknowledgement is not
+            self._sql = "its end, before it could acknowledge"
+            process.end()
+        if not reached:
+            return self._judge(step, [(answer, {right})], [after])
+        self.tally.faults_reached += int(process.killed_by_us)
+        self._reached += int(process.killed_by_us)
+        self._process = None
+        return self._judge(step, [], [self._receipts, after])
+
+    def _interleaved(self, step: Step, right: str, after: dict[Key, int]) -> tuple[str, str, Kind] | None:
+        self.tally.faults += 1
+        first = self._living()
+        waits = step.fault is Fault.WAITING
+        other: Worker | None = None
+        answers: list[tuple[Answer, set[str]]] = []
+
+        def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
+            nonlocal other
+            if name == "effect":
+                return Effect().answer()
+            if name == "statement":
+                self._heard_statement(detail)
+                if detail.get("number") == step.at:
+                    self.tally.faults_reached += 1
+                    other = self._ready(timeout=5.0 if waits else 0.0)
+                    if waits:
+                        first_has_lock = inspect.write_locked(self._folder)
+                        other.ask("apply", {"event": step.event})
+                        if not first_has_lock:
+                            self._until_it_waits(other)
+                    else:
+                        answers.append((other.call("apply", {"event": step.event}, _effects, _FUNCTION), set()))
+            return {}
+
+        self.statements = 0
+        own = first.call("apply", {"event": step.event, "trace": True}, heard, _FUNCTION)
+        if other is None:
+            return self._judge(step, [(own, {right})], [after])
+        if waits:
+            answers.append((other.answer(_effects, _FUNCTION), set()))
+        elif _locked(answers[0][0]):
+            answers = [(other.call("apply", {"event": step.event}, _effects, _FUNCTION), set())]
+        other.end()
+        both = {"applied", "duplicate"} if right == "applied" else {right}
+        answers = [(own, both), (answers[0][0], both)]
+        wrong = self._judge(step, answers, [after])
+        if wrong is None and right == "applied" and own.value == answers[1][0].value:
+            return "one worker to say 'applied' and one 'duplicate'", f"both said {own.value!r}", Kind.RETURNED
+        return wrong
+
+    def _until_it_waits(self, other: Worker) -> None:
+        """Let the other worker go on until it has answered, or its pending lock shows that it waits for the first."""
+        for _ in range(int(_B_WAITS_S * 1000)):
+            if inspect.waited_for(self._folder) or other.ended is not None:
+                return
+            if select.select([other.connection], [], [], 0.001)[0] and other.pump(_effects):
+                return
+
+    @property
+    def _folder(self) -> int:
+        assert self.lab.folder is not None
+        return self.lab.folder
+
+    def _judge(
+        self, step: Step, answers: list[tuple[Answer, set[str]]], states: list[dict[Key, int]]
+    ) -> tuple[str, str, Kind] | None:
+        """Compare answers and committed state; adopt the state that is there, if it is one of `states`."""
+        said = " and ".join(_said(answer) for answer, _ in answers)
+        where = f" before {self._sql}" if step.fault not in (Fault.NONE, Fault.FAILS) and self._sql else ""
+        try:
+            state = self.lab.look()
+        except inspect.Unreadable as problem:
+            return "a ledger that can be read", str(problem), Kind.RETURNED
+        found = _words(state)
+        self.steps.append(f"{step.words}{where}: {said + '; ' if said else ''}a fresh connection sees {found}")
+        for answer, right in answers:
+            if (answer.value if answer.kind is Kind.RETURNED else answer.error) not in right:
+                return (
+                    " or ".join(repr(word) for word in sorted(right)),
+                    f"{_said(answer)}, and a fresh connection saw {found}",
+                    answer.kind,
+                )
+        for receipts in states:
+            if _is(state, receipts):
+                self._receipts = dict(receipts)
+                return None
+        kind = answers[0][0].kind if answers else Kind.RETURNED
+        wanted = " or ".join(dict.fromkeys(_model_words(receipts) for receipts in states))
+        return wanted, f"{'killed' + where + ', ' if not answers else ''}a fresh connection saw {found}", kind
+
+    def _apply(self, step: Step, effect: Effect) -> Answer:
+        process = self._living()
+
+        def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
+            return effect.answer() if name == "effect" else {}
+
+        answer = process.call("apply", {"event": step.event}, heard, _FUNCTION)
+        if process.ended is not None:
+            self._process = None
+        return answer
+
+    def _heard_statement(self, detail: dict[str, Any]) -> None:
+        number, sql = detail.get("number"), detail.get("sql")
+        self.statements = number if type(number) is int else 0
+        self._sql = f"#{self.statements} {' '.join(str(sql).split())[:70]}"
+
+    def _living(self) -> Worker:
+        if self._process is None:
+            self._process = self._ready(timeout=5.0, trace=True)
+        return self._process
+
+    def _ready(self, *, timeout: float, trace: bool = False) -> Worker:
+        process = self.lab.spawn(trace=trace, timeout=timeout)
+        self.lab.import_all(process, ("ledger",))
+        return process
+
+
+def _effects(name: str, detail: dict[str, Any]) -> dict[str, Any]:
+    return Effect().answer() if name == "effect" else {}
+
+
+def _locked(answer: Answer) -> bool:
+    return answer.kind is Kind.RAISED and "OperationalError" in answer.mro and "locked" in answer.text
+
+
+def _said(answer: Answer) -> str:
+    if answer.kind is Kind.RETURNED:
+        text = repr(answer.value)
+        return f"it said {text if len(text) < 60 else 'something else'}"
+    if answer.kind is Kind.RAISED:
+        name = next((name for name in answer.mro if name in ERRORS), "an error")
+        return f"it raised {name}" + (" (database is locked)" if _locked(answer) else "")
+    return f"it ended: {answer.kind}"
+
+
+def _words(state: inspect.State) -> str:
+    receipts = ", ".join(f"{tenant}/{event}" for tenant, event, *_ in state.receipts[:6]) or "none"
+    totals = ", ".join(f"{tenant} {cents}" for tenant, cents in sorted(state.totals.items(), key=str)[:4]) or "none"
+    return f"receipts {receipts}, {len(state.effects)} effects, totals {totals}"
+
+
+def _model_words(receipts: dict[Key, int]) -> str:
+    names = ", ".join(f"{tenant}/{event}" for tenant, event in receipts) or "none"
+    return f"receipts {names} with an effect each"
+
+
+def _is(state: inspect.State, receipts: dict[Key, int]) -> bool:
+    """The committed rows are those of the model: each receipt once, each effect once, the totals their sum."""
+    totals: dict[Any, int] = {}
+    for (tenant, _), amount in receipts.items():
+        totals[tenant] = totals.get(tenant, 0) + amount * 1000
+    keys = sorted(receipts)
+    return (
+        sorted(row[:2] for row in state.receipts) == keys
+        and sorted(row[:2] for row in state.effects) == keys
+        and {tenant: cents for tenant, cents in state.totals.items() if cents} == totals
+    )
+
+
+def sweep(player: Player, histories: Iterable[History], *, lenient: bool = False) -> Finding | None:
+    """Play histories until one fails; the finding is the shortest one that could be made of it."""
+    for history in histories:
+        finding = player.play(history, lenient=lenient)
+        if finding is not None:
+            return shortest(player, finding)
+    return None
+
+
+def shortest(player: Player, finding: Finding) -> Finding:
+    """Leave out steps, one at a time, as long as the history still ends wrong."""
+    number = 0
+    while number < len(finding.history):
+        shorter = finding.history[:number] + finding.history[number + 1 :]
+        again = player.play(shorter) if shorter else None
+        if again is None:
+            number += 1
+        else:
+            finding, number = again, 0
+    player.play(finding.history)  # so that the steps on record are those of the finding
+    return finding
