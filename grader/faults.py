@@ -188,19 +188,19 @@ class Player:
         self, step: Step, answers: list[tuple[Answer, set[str]]], states: list[dict[Key, int]]
     ) -> tuple[str, str, Kind] | None:
         """Compare answers and committed state; adopt the state that is there, if it is one of `states`."""
-        said = " and ".join(_said(answer) for answer, _ in answers)
+        spoken = " and ".join(said(answer) for answer, _ in answers)
         where = f" before {self._sql}" if step.fault not in (Fault.NONE, Fault.FAILS) and self._sql else ""
         try:
             state = self.lab.look()
         except inspect.Unreadable as problem:
             return "a ledger that can be read", str(problem), Kind.RETURNED
         found = _words(state)
-        self.steps.append(f"{step.words}{where}: {said + '; ' if said else ''}a fresh connection sees {found}")
+        self.steps.append(f"{step.words}{where}: {spoken + '; ' if spoken else ''}a fresh connection sees {found}")
         for answer, right in answers:
             if (answer.value if answer.kind is Kind.RETURNED else answer.error) not in right:
                 return (
                     " or ".join(repr(word) for word in sorted(right)),
-                    f"{_said(answer)}, and a fresh connection saw {found}",
+                    f"{said(answer)}, and a fresh connection saw {found}",
                     answer.kind,
                 )
         for receipts in states:
@@ -246,7 +246,8 @@ def _locked(answer: Answer) -> bool:
     return answer.kind is Kind.RAISED and "OperationalError" in answer.mro and "locked" in answer.text
 
 
-def _said(answer: Answer) -> str:
+def said(answer: Answer) -> str:
+    """The end of a call in words that are safe for a hidden test."""
     if answer.kind is Kind.RETURNED:
         text = repr(answer.value)
         return f"it said {text if len(text) < 60 else 'something else'}"
@@ -259,12 +260,14 @@ def _said(answer: Answer) -> str:
 def _words(state: inspect.State) -> str:
     receipts = ", ".join(f"{tenant}/{event}" for tenant, event, *_ in state.receipts[:6]) or "none"
     totals = ", ".join(f"{tenant} {cents}" for tenant, cents in sorted(state.totals.items(), key=str)[:4]) or "none"
-    return f"receipts {receipts}, {len(state.effects)} effects, totals {totals}"
+    effects = "1 effect" if len(state.effects) == 1 else f"{len(state.effects)} effects"
+    return f"receipts {receipts}; {effects}; totals {totals}"
 
 
 def _model_words(receipts: dict[Key, int]) -> str:
-    names = ", ".join(f"{tenant}/{event}" for tenant, event in receipts) or "none"
-    return f"receipts {names} with an effect each"
+    if not receipts:
+        return "an empty ledger"
+    return "receipt and effect of " + ", ".join(f"{tenant}/{event}" for tenant, event in receipts)
 
 
 def _is(state: inspect.State, receipts: dict[Key, int]) -> bool:

@@ -169,6 +169,12 @@ class Lab:
             self.not_met("database_unreadable", "The queue's file could not be written to any more.")
         self.note(f"send {event_words(body)}", "the message is in the queue")
 
+    def forget_hands(self) -> None:
+        """End the process that sends, so that it holds no file."""
+        if self._hands is not None:
+            self._hands.end()
+            self._hands = None
+
     # the trusted side's own eyes
     def ledger(self) -> State:
         """What a fresh connection finds in the ledger now."""

@@ -1,10 +1,13 @@
-"""The ledger of a run folder: which submission has which result. One transaction a result, so a run can be resumed."""
+"""What a run leaves on disk: files that are whole or not there, and a ledger of which submission has which result."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 import sqlite3
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +33,27 @@ class Result:
     status: str
     reason: str | None
     report: str
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: temporary name, synced, renamed. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: object) -> None:
+    """JSON with a final newline, ASCII only: foreign text cannot break the file. Raises OSError."""
+    write(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode("ascii"))
 
 
 class Ledger:

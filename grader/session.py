@@ -261,13 +261,18 @@ class Session:
         """Table -> SQL of one of the two files, as the given code makes it; read before any student code ran."""
         return self._schemas[name]
 
-    def fresh_scratch(self) -> int:
-        """A new, bounded scratch with an empty ledger and queue in it; a descriptor of the folder, ours to read."""
+    def keep(self) -> None:
+        """Keep the two files as they are for `fresh_scratch(kept=True)`. Only where no student code has run on them."""
+        self.end_workers()
+        self._ask({"do": "keep"})
+
+    def fresh_scratch(self, *, kept: bool = False) -> int:
+        """A new, bounded scratch with ledger and queue in it, empty or as kept; a descriptor of the folder, to read."""
         self.end_workers()
         if self.scratch is not None:
             os.close(self.scratch)
             self.scratch = None
-        limits = {"bytes": sandbox.SCRATCH_BYTES_MAX, "inodes": sandbox.SCRATCH_FILES_MAX}
+        limits = {"bytes": sandbox.SCRATCH_BYTES_MAX, "inodes": sandbox.SCRATCH_FILES_MAX, "kept": kept}
         _, fds = self._ask({"do": "scratch", **limits}, fds=1)
         self.scratch = fds[0]
         if not self._schemas:

@@ -16,6 +16,7 @@ from grader.faults import Finding, Player, sweep
 from grader.histories import Fault, History, Step, code
 from grader.lab import Lab
 from grader.session import Kind
+from grader.whole import WholePlayer
 
 _A, _B, _A_OTHER = Step(letter="A", amount=30), Step(letter="B", amount=40), Step(letter="A", amount=31)
 DRAWN_MAX = 12
@@ -55,6 +56,15 @@ def histories(lab: Lab) -> None:
     commit = _statements(player, (), _A)
     _settle(lab, player, sweep(player, _short(commit), lenient=True), "kill_points")
     _settle(lab, player, _drawn(player, lab.random.randrange(2**32), commit), "kill_points")
+    _complete(lab, player, "kill_points")
+
+
+def whole_worker(lab: Lab) -> None:
+    """A SIGKILL before each statement of the whole worker over queue and ledger, and one after its last."""
+    player = WholePlayer(lab)
+    _settle(lab, player, player.play((Step(letter="W"),)), "kill_points")
+    for number in range(1, player.statements + 1):
+        _settle(lab, player, player.play((Step(letter="W", fault=Fault.KILLED, at=number),)), "kill_points")
     _complete(lab, player, "kill_points")
 
 
@@ -125,7 +135,7 @@ def _drawn(player: Player, start: int, commit: int) -> Finding | None:
     return sweep(player, [found[0].history]) if found else None
 
 
-def _settle(lab: Lab, player: Player, finding: Finding | None, noun: str) -> None:
+def _settle(lab: Lab, player: Player | WholePlayer, finding: Finding | None, noun: str) -> None:
     """Fail with the finding, if there is one."""
     lab.counts = player.tally.counts(noun)
     if finding is not None:
@@ -138,7 +148,7 @@ def _settle(lab: Lab, player: Player, finding: Finding | None, noun: str) -> Non
         )
 
 
-def _complete(lab: Lab, player: Player, noun: str) -> None:
+def _complete(lab: Lab, player: Player | WholePlayer, noun: str) -> None:
     """Skip as partly run where a fault was not reached, or none was there to reach."""
     tally = player.tally
     lab.counts = tally.counts(noun)

@@ -23,3 +23,9 @@ def test_two_workers_one_effect(lab: Lab) -> None:
 def test_histories_match_model(lab: Lab) -> None:
     """Every short history, and drawn longer ones, end where the model ends."""
     sweeps.histories(lab)
+
+
+@pytest.mark.criterion("review.worker_survives_kill")
+def test_worker_survives_kill(lab: Lab) -> None:
+    """Killed before any statement over queue or ledger and restarted after the lease, the worker ends at the same end."""
+    sweeps.whole_worker(lab)

@@ -1,0 +1,131 @@
+"""The kill sweep over the whole worker: queue and ledger are two files, and no transaction covers both.
+
+Three messages are in the queue: an event, the same event again, an event that must be rejected. The worker is killed
+before each of its statements, restarted when the leases have run out, and must end where an unkilled one ends.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from grader import inspect
+from grader.faults import Finding, Tally, said
+from grader.histories import Fault, History, Step
+from grader.lab import Effect, Lab
+from grader.session import Answer, Kind, Killed, Worker
+
+_WORK = "review.handle_delivery"
+_RUN = Step(letter="W")
+MESSAGES = (Step(letter="A", amount=30), Step(letter="A", amount=30))
+RESTARTS = (5, 10, 15)
+"""Ticks at which a fresh worker goes on."""
+_END = "A applied once, one rejection, all messages settled"
+
+
+@dataclass(slots=True)
+class WholePlayer:
+    """Plays runs of the whole worker, each from the same kept files."""
+
+    lab: Lab
+    tally: Tally = field(default_factory=Tally)
+    steps: list[str] = field(default_factory=list)
+    statements: int = 0
+    _kept: bool = False
+    _sql: str = ""
+
+    def play(self, history: History) -> Finding | None:
+        """Play the first step, then restart the worker until all is settled or the restarts are used up."""
+        self._fill()
+        self.steps = []
+        self.tally.histories += 1
+        step = history[0]
+        answer, killed = self._work(0, step.at if step.fault is Fault.KILLED else 0)
+        if step.fault is Fault.KILLED:
+            self.tally.faults += 1
+            self.tally.faults_reached += int(killed)
+        if not killed and answer.kind is not Kind.RETURNED:
+            return self._wrong((_RUN,), said(answer), answer.kind)
+        where = f"killed before {self._sql}" if killed else "the worker came to its end"
+        for number, tick in enumerate(RESTARTS, 1):
+            words, right = self._look()
+            self.steps.append(f"{where}; a fresh connection sees {words}")
+            if right:
+                return None
+            if not killed and number > 1:
+                break
+            answer, _ = self._work(tick, 0)
+            where = f"a fresh worker at tick {tick}: {said(answer)}"
+            if answer.kind is not Kind.RETURNED:
+                return self._wrong((step,), where, answer.kind)
+        words, right = self._look()
+        self.steps.append(f"{where}; a fresh connection sees {words}")
+        return None if right else self._wrong((step,), f"after {where} a fresh connection saw {words}", Kind.RETURNED)
+
+    def _wrong(self, history: History, saw: str, kind: Kind) -> Finding:
+        return Finding(history=history, expected=_END, saw=saw, kind=kind)
+
+    def _fill(self) -> None:
+        if not self._kept:
+            self.lab.folder = None
+            for message in MESSAGES:
+                self.lab.send(message.event)
+            self.lab.send({"tenant": "north", "event_id": "C", "amount_cents": -5_000})
+            self.lab.forget_hands()
+            self.lab.session.keep()
+            self._kept = True
+        self.lab.folder = self.lab.session.fresh_scratch(kept=True)
+
+    def _work(self, now: int, kill_at: int) -> tuple[Answer, bool]:
+        """One run of the worker loop; killed before the statement `kill_at`, or at its end where that is one past."""
+        process: Worker = self.lab.spawn(trace=True)
+        self.lab.import_all(process, ("review",))
+        self.statements = 0
+        killed = False
+
+        def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
+            nonlocal killed
+            if name == "statement":
+                number = detail.get("number")
+                self.statements = number if type(number) is int else 0
+                self._sql = f"#{self.statements} {' '.join(str(detail.get('sql')).split())[:70]}"
+                if kill_at and number == kill_at:
+                    killed = True
+                    process.end()
+                    raise Killed
+            return Effect().answer() if name == "effect" else {}
+
+        answer = process.call("work", {"now": now, "trace": now == 0}, heard, _WORK)
+        killed = killed and process.killed_by_us
+        process.end()
+        return answer, killed
+
+    def _look(self) -> tuple[str, bool]:
+        """What stands in both files, in words, and whether it is the end that it should be."""
+        try:
+            state, queue = self.lab.look(), self.lab.queue()
+        except inspect.Unreadable as problem:
+            return str(problem), False
+        settled = sum(1 for message, _ in queue if message == "settled")
+        words = (
+            f"{len(state.receipts)} receipts, {len(state.effects)} effects, {len(state.rejections)} rejections, "
+            f"{settled} of {len(queue)} messages settled"
+        )
+        bodies = [row[1] for row in state.rejections]
+        right = (
+            [row[:2] for row in state.receipts] == [("north", "A")]
+            and [row[:2] for row in state.effects] == [("north", "A")]
+            and state.totals == {"north": 30_000}
+            and len(bodies) == 1
+            and _is_rejected(bodies[0])
+            and settled == len(queue) == 3
+        )
+        return words, right
+
+
+def _is_rejected(body: Any) -> bool:
+    try:
+        return bool(json.loads(str(body)) == {"tenant": "north", "event_id": "C", "amount_cents": -5_000})
+    except (ValueError, RecursionError):
+        return False
