@@ -62,6 +62,7 @@ class Player:
     """How many statements the last traced delivery sent."""
     _sql: str = ""
     _reached: int = 0
+    _hit: bool = True
     _receipts: dict[Key, int] = field(default_factory=dict)
     _process: Worker | None = None
 
@@ -78,12 +79,14 @@ class Player:
             wrong = self._step(step)
             if wrong is not None:
                 expected, saw, kind = wrong
-                return Finding(history=history[: number + 1], expected=expected, saw=saw, kind=kind)
+                last = step if self._hit else step.plain  # a fault that was not reached is not part of the history
+                return Finding(history=(*history[:number], last), expected=expected, saw=saw, kind=kind)
         if lenient:
             self.tally.faults = planned + self._reached
         return None
 
     def _step(self, step: Step) -> tuple[str, str, Kind] | None:
+        self._hit = True
         key = (step.event["tenant"], step.event["event_id"])
         known = self._receipts.get(key)
         fails = step.fault is Fault.FAILS and known is None
@@ -124,7 +127,8 @@ class Player:
             self._sql = "its end, before it could acknowledge"
             process.end()
         if not reached:
-            return self._judge(step, [(answer, {right})], [after])
+            self._hit = False
+            return self._judge(step.plain, [(answer, {right})], [after])
         self.tally.faults_reached += int(process.killed_by_us)
         self._reached += int(process.killed_by_us)
         self._process = None
@@ -158,7 +162,8 @@ class Player:
         self.statements = 0
         own = first.call("apply", {"event": step.event, "trace": True}, heard, _FUNCTION)
         if other is None:
-            return self._judge(step, [(own, {right})], [after])
+            self._hit = False
+            return self._judge(step.plain, [(own, {right})], [after])
         if waits:
             answers.append((other.answer(_effects, _FUNCTION), set()))
         elif _locked(answers[0][0]):
@@ -188,6 +193,8 @@ class Player:
         self, step: Step, answers: list[tuple[Answer, set[str]]], states: list[dict[Key, int]]
     ) -> tuple[str, str, Kind] | None:
         """Compare answers and committed state; adopt the state that is there, if it is one of `states`."""
+        for answer, _ in answers:
+            self.lab.refuse_stub(answer)
         spoken = " and ".join(said(answer) for answer, _ in answers)
         where = f" before {self._sql}" if step.fault not in (Fault.NONE, Fault.FAILS) and self._sql else ""
         try:
@@ -259,7 +266,7 @@ def said(answer: Answer) -> str:
 
 def _words(state: inspect.State) -> str:
     receipts = ", ".join(f"{tenant}/{event}" for tenant, event, *_ in state.receipts[:6]) or "none"
-    totals = ", ".join(f"{tenant} {cents}" for tenant, cents in sorted(state.totals.items(), key=str)[:4]) or "none"
+    totals = ", ".join(f"{tenant} {cents} cents" for tenant, cents in sorted(state.totals.items(), key=str)[:4]) or "none"
     effects = "1 effect" if len(state.effects) == 1 else f"{len(state.effects)} effects"
     return f"receipts {receipts}; {effects}; totals {totals}"
 

@@ -49,6 +49,11 @@ class Step:
         return self.letter == "W"
 
     @property
+    def plain(self) -> Step:
+        """The same delivery without a fault."""
+        return Step(letter=self.letter, amount=self.amount)
+
+    @property
     def event(self) -> dict[str, Any]:
         """The event that is delivered."""
         tenant = "north" if self.letter.isupper() else "south"

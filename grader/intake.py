@@ -122,6 +122,9 @@ def _contents(chosen: dict[str, Member], notes: list[str], limits: Limits) -> tu
             notes.append(f"{shown(member.path)} is larger than {size} and was left out, as if it had not been sent.")
             continue
         files[name] = data
+        line = _not_utf8(data)
+        if line:
+            notes.append(f"{shown(member.path)} is not UTF-8 text (line {line}): open it and save it as UTF-8.")
         if sum(map(len, files.values())) > limits.submission_bytes_max:
             reason = f"The files are larger than {limits.submission_bytes_max // 1024} KiB together."
             raise Refused(Fault.TOO_LARGE, reason, "Hand in your own code and text only.")
@@ -130,6 +133,17 @@ def _contents(chosen: dict[str, Member], notes: list[str], limits: Limits) -> tu
         raise Refused(Fault.TOO_LARGE, reason, "Hand in your own code and text only.")
     states = {name: _state(name, files.get(name)) for name in (*EDITABLE, "tests/test_mine.py", *files)}
     return files, dict(sorted((states | dict.fromkeys(too_large, "too large")).items()))
+
+
+def _not_utf8(data: bytes) -> int:
+    """The first line that is not UTF-8, counted from 1; 0 where all are, or the file declares another encoding."""
+    if any(b"coding" in line for line in data.split(b"\n")[:2]):
+        return 0
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return data[: error.start].count(b"\n") + 1
+    return 0
 
 
 def _state(name: str, data: bytes | None) -> str:

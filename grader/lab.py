@@ -54,6 +54,8 @@ _STUBS = tuple(
     )
 )
 
+_FILES = tuple(dict.fromkeys(stub.partition(".")[0] for stub in _STUBS))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Error:
@@ -202,6 +204,14 @@ class Lab:
         return self.folder
 
     # verdicts
+    def refuse_stub(self, answer: Answer) -> None:
+        """End the test as unexecuted where the call met a stub that is not written yet."""
+        if answer.kind is Kind.RAISED and answer.error == "NotImplementedError":
+            stub = next((stub for stub in _STUBS if answer.text.startswith(stub)), None)
+            if stub is not None:
+                module, name = stub.rstrip(":").split(".")
+                self.unexecuted("stub_not_written", f"{name} in student/{module}.py is not written yet.")
+
     def unexecuted(self, cause: str, sentence: str) -> NoReturn:
         """End the test: it could not be executed, and why."""
         self.cause = cause
@@ -328,14 +338,10 @@ class Worker:
         reply = Reply(
             function=function,
             calls=tuple(calls),
-            **{key: value for key, value in asdict(answer).items() if key not in ("missing", "line")},
+            **{key: value for key, value in asdict(answer).items() if key not in ("missing", "line", "file")},
         )
         lab.last = reply
-        if reply.kind is Kind.RAISED and reply.error == "NotImplementedError":
-            stub = next((stub for stub in _STUBS if reply.text.startswith(stub)), None)
-            if stub is not None:
-                module, name = stub.rstrip(":").split(".")
-                lab.unexecuted("stub_not_written", f"{name} in student/{module}.py is not written yet.")
+        lab.refuse_stub(answer)
         if lab.cause == "database_unreadable":
             raise AssertionError(lab.seen[0])
         lab.note(f"{function}({words})", reply.words(shown=lab.shown))
@@ -363,8 +369,11 @@ def _no_callbacks(name: str, detail: dict[str, Any]) -> dict[str, Any]:
 def _import_trouble(module: str, answer: Answer) -> tuple[str, str]:
     file = f"student/{module}.py"
     if answer.kind is Kind.UNIMPORTABLE:
-        if answer.missing == f"student.{module}":
-            return "not_submitted", f"{file} was not handed in."
+        absent = next((name for name in _FILES if answer.missing == f"student.{name}"), None)
+        if absent is not None:
+            return "not_submitted", f"student/{absent}.py was not handed in."
+        if answer.file in _FILES:  # where the error is, which need not be the file that was asked for
+            file = f"student/{answer.file}.py"
         name = next((name for name in answer.mro if name != "object"), "an error")
         where = f" in line {answer.line}" if answer.line is not None else ""
         lacking = f" (no module {answer.missing})" if answer.missing else ""

@@ -61,6 +61,7 @@ class Answer:
     cause_is_last: bool = False
     missing: str | None = None
     line: int | None = None
+    file: str | None = None
 
 
 Handler = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -379,13 +380,14 @@ def _callback(frame: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 _RAISED = {"kind", "error", "mro", "text", "attempts", "same_error", "cause_is_last"}
-_UNIMPORTABLE = _RAISED | {"module", "missing", "line"}
+_UNIMPORTABLE = _RAISED | {"module", "missing", "line", "file"}
 
 
 def _raised(reply: dict[str, Any]) -> Answer:
     if set(reply) != (_RAISED if reply["kind"] == "raised" else _UNIMPORTABLE):
         raise wire.WireError("unknown shape")
     mro, attempts, missing, line = reply["mro"], reply["attempts"], reply.get("missing"), reply.get("line")
+    file = reply.get("file")
     sound = (
         type(reply["error"]) is str
         and type(reply["text"]) is str
@@ -394,6 +396,7 @@ def _raised(reply: dict[str, Any]) -> Answer:
         and type(reply["same_error"]) is type(reply["cause_is_last"]) is bool
         and type(attempts) in (int, type(None))
         and type(missing) in (str, type(None))
+        and type(file) in (str, type(None))
         and type(line) in (int, type(None))
     )
     if not sound:
@@ -408,4 +411,5 @@ def _raised(reply: dict[str, Any]) -> Answer:
         cause_is_last=reply["cause_is_last"],
         missing=missing[:80] if missing else None,
         line=line,
+        file=file[:20] if file else None,
     )

@@ -14,6 +14,7 @@ from grader import inspect
 from grader.faults import Finding, Tally, said
 from grader.histories import Fault, History, Step
 from grader.lab import Effect, Lab
+from grader.observation import state_words
 from grader.session import Answer, Kind, Killed, Worker
 
 _WORK = "review.handle_delivery"
@@ -56,9 +57,9 @@ class WholePlayer:
             if not killed and number > 1:
                 break
             answer, _ = self._work(tick, 0)
-            where = f"a fresh worker at tick {tick}: {said(answer)}"
+            where = f"a fresh worker at tick {tick}"
             if answer.kind is not Kind.RETURNED:
-                return self._wrong((step,), where, answer.kind)
+                return self._wrong((step,), f"{where}: {said(answer)}", answer.kind)
         words, right = self._look()
         self.steps.append(f"{where}; a fresh connection sees {words}")
         return None if right else self._wrong((step,), f"after {where} a fresh connection saw {words}", Kind.RETURNED)
@@ -97,6 +98,7 @@ class WholePlayer:
             return Effect().answer() if name == "effect" else {}
 
         answer = process.call("work", {"now": now, "trace": now == 0}, heard, _WORK)
+        self.lab.refuse_stub(answer)
         killed = killed and process.killed_by_us
         process.end()
         return answer, killed
@@ -109,8 +111,7 @@ class WholePlayer:
             return str(problem), False
         settled = sum(1 for message, _ in queue if message == "settled")
         words = (
-            f"{len(state.receipts)} receipts, {len(state.effects)} effects, {len(state.rejections)} rejections, "
-            f"{settled} of {len(queue)} messages settled"
+            f"{state_words(state, shown=False)}; {settled} of {len(queue)} messages settled"
         )
         bodies = [row[1] for row in state.rejections]
         right = (

@@ -222,8 +222,9 @@ class Serving:
             found = importlib.import_module("student." + module)
         except BaseException as error:
             facts = self._described(error)
-            missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+            missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
             line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+            facts["file"] = _place(error)
             facts["module"] = module
             facts["missing"] = missing if type(missing) is str else None
             facts["line"] = line if type(line) is int else None
@@ -345,6 +346,18 @@ class Serving:
         finally:
             other.close()
         return "ok"
+
+
+def _place(error: BaseException) -> str | None:
+    """The student's module in which an import went wrong: that of the syntax error, else the innermost one on the way."""
+    path = error.filename if isinstance(error, SyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None and not isinstance(error, SyntaxError):
+        if trace.tb_frame.f_code.co_filename.startswith(WORKSPACE):
+            path = trace.tb_frame.f_code.co_filename
+        trace = trace.tb_next
+    name = os.path.basename(path).removesuffix(".py") if type(path) is str else None
+    return name if name in EDITABLE else None
 
 
 def _is_error(value: Any) -> bool:
