@@ -1,1 +1,1 @@
-"""The rubric side: from a pytest JSON report and reviews to evidence, feedback and a gradebook. Never runs student code."""
+"""From a pytest JSON report and reviews to evidence, feedback and a gradebook. Never runs student code."""

@@ -104,9 +104,7 @@ def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
     )
 
 
-def unmarked(
-    key: str, *, reason: str, name: str = "", status: RowStatus = RowStatus.NEEDS_ATTENTION
-) -> ClassRow:
+def unmarked(key: str, *, reason: str, name: str = "", status: RowStatus = RowStatus.NEEDS_ATTENTION) -> ClassRow:
     """The row of a student without points: needs attention (the default) or not submitted. A reason is required."""
     if status is RowStatus.GRADED or not reason.strip():
         raise ValueError(f"the row of {key!r} has no points, so it needs a reason and a status other than graded")
