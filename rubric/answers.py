@@ -1,4 +1,4 @@
-"""What a student says happened (answers.toml), set beside what was seen. Nothing claimed is ever counted as executed."""
+"""What a student says happened (answers.toml), set beside what was seen. Nothing claimed counts as executed."""
 
 import re
 from collections.abc import Callable

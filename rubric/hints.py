@@ -16,7 +16,7 @@ HEAD = """# Hints
 
 One ladder for each criterion: read the first line, think, and read on only when you are still stuck. The codes are those of the
 feedback. Where to read is at the end of each ladder.
-"""
+"""  # noqa: E501 - Markdown of the handout, one paragraph a line
 
 
 def markdown(rubric: Rubric) -> str:

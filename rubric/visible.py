@@ -1,4 +1,4 @@
-"""Foreign text as data: control, direction and broken characters are written out, so that what is read is what is there."""
+"""Foreign text as data: control, direction and broken characters are written out, so that one reads what is there."""
 
 import unicodedata
 
@@ -8,7 +8,7 @@ _NAMES = {"\t": "\\t", "\r": "\\r", "\n": "\\n"}
 
 
 def visible(text: str, *, lines: bool = False, limit: int = LIMIT) -> str:
-    """The text with each unprintable character as \\x1b, \\u202e or \\U000e0001; no ESC, no lone surrogate, no new line.
+    """The text with unprintable characters as \\x1b, \\u202e or \\U000e0001; no ESC, no lone surrogate, no new line.
 
     `lines` keeps line feeds. Longer text than `limit` is cut, and says how many characters were left out.
     """
