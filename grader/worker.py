@@ -12,11 +12,13 @@ import importlib
 import marshal
 import os
 import pathlib
+import select
 import signal
 import socket
 import sqlite3
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -160,7 +162,7 @@ class Serving:
         self.queue: Any = None
         self.tracing = False
         self.count = 0
-        time.sleep = lambda seconds: self._slept()
+        self._watch_waiting()
         if options["trace"]:
             self._watch_statements()
 
@@ -196,8 +198,24 @@ class Serving:
             self.count += 1
             self.line.ask("statement", {"number": self.count, "sql": sql[:300]})
 
-    def _slept(self) -> None:
-        self.line.ask("sleep", {})
+    def _watch_waiting(self) -> None:
+        """Have the three usual ways of waiting tell, and wait no more."""
+        ask = self.line.ask
+
+        def sleep(seconds: float) -> None:
+            ask("sleep", {})
+
+        def wait(event: threading.Event, timeout: float | None = None) -> bool:
+            ask("sleep", {})
+            return event.is_set()
+
+        def nothing_ready(*files: Any) -> tuple[list[Any], list[Any], list[Any]]:
+            ask("sleep", {})
+            return [], [], []
+
+        time.sleep = sleep
+        for owner, name, told in ((threading.Event, "wait", wait), (select, "select", nothing_ready)):
+            setattr(owner, name, told)
 
     def _described(self, error: BaseException) -> dict[str, Any]:
         names = [wire.type_name(base) for base in type.__dict__["__mro__"].__get__(type(error))][:12]

@@ -30,6 +30,7 @@ def test_any_field_counts(lab: Lab) -> None:
         event | {"memo": "Invoice"},
         {name: event[name] for name in event if name != "memo"},
         event | {"due": "2030-01-01"},
+        event | {"currency": event["memo"], "memo": event["currency"]},
     ]
     for other in others:
         assert worker.apply(other) == raised("OperationConflict")
@@ -65,4 +66,9 @@ def test_keys_do_not_run_together(lab: Lab) -> None:
         assert [reply.kind for reply in keys_seen] == ["returned", "returned"]
         assert keys_seen[0].value != keys_seen[1].value
 
+    # Names that only look alike are other names.
+    alike = [("p", "q"), ("P", "q"), ("p", "Q"), (" p", "q"), ("p ", "q"), ("p", " q"), ("p", "q "), ("p", "01"), ("p", "1")]
+    for tenant, name in alike:
+        assert worker.apply(lab.event(tenant=tenant, event_id=name, amount_cents=amount)) == returned("applied")
+    applied += len(alike)
     assert lab.ledger().counts == (applied, applied, 0)
