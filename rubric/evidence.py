@@ -146,7 +146,9 @@ def map_report(
         verdicts = {one.criterion: one.verdict for one in records}
         said = notes.read(answers) if isinstance(answers, bytes) else answers
         claims = notes.beside(said, rubric, lambda name: _KNOWN[verdicts[name]])
-        records = [replace(one, claims=claims) if one.criterion == rubric.claims_at else one for one in records]
+        seen = (said.trouble,) if said.trouble else ()
+        beside = [replace(one, claims=claims, seen=seen) for one in records if one.criterion == rubric.claims_at]
+        records = [beside[0] if one.criterion == rubric.claims_at else one for one in records]
     return tuple(records)
 
 

@@ -1,8 +1,6 @@
 """One row a student: points by part for the gradebook. Blank is not 0, and nobody is left out."""
 
 import io
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +10,15 @@ from pathlib import Path
 
 from defusedcsv import csv
 
+from rubric import files
 from rubric.evidence import Cause, Status, Verdict, points_text
-from rubric.feedback import Feedback
+from rubric.feedback import PRACTICE, Feedback
 from rubric.visible import visible
 
 
 class RowStatus(StrEnum):
+    """Whether a student has points, and if not, who must act."""
+
     GRADED = "graded"
     NEEDS_ATTENTION = "needs attention"  # our fault, or a person must look
     NOT_SUBMITTED = "not submitted"
@@ -35,6 +36,7 @@ class Part(StrEnum):
     WRITTEN = "written"
 
 
+PARTS = frozenset(part.value for part in Part)
 COLUMNS = ("key", "name", "status", "reason", *Part, "earned", "executed", "open", "total", "causes")
 
 
@@ -68,13 +70,16 @@ class ClassRow:
 
 
 def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
-    """The row of a submission with feedback; a void run needs attention and has no points."""
+    """The row of a submission with feedback; a void or practice run needs attention and has no points."""
     key = key or feedback.submission
-    if feedback.void:
-        return unmarked(key, name=name, reason=feedback.void)
+    if feedback.void or feedback.practice:
+        return unmarked(key, name=name, reason=feedback.void or PRACTICE)
     exact: dict[Part, Fraction] = {}
     for item in feedback.items:
-        part = Part(item.criterion.partition(".")[0])
+        name = item.criterion.partition(".")[0]
+        if name not in PARTS:
+            continue  # a rubric with other parts has its points in the sums alone
+        part = Part(name)
         known = item.status is not Status.UNEXECUTED
         if known or part in exact:  # a part of which nothing was executed stays blank
             exact[part] = exact.get(part, Fraction(0)) + (item.earned if known else 0)
@@ -116,6 +121,18 @@ def hundredths_text(points: int | None) -> str:
     return "" if points is None else points_text(Fraction(points, 100))
 
 
+def because(row: ClassRow) -> str:
+    """Why a row has no points, or else the cause that is there most often: 'wrong answer (3)'. Made visible."""
+    if row.reason:
+        return visible(row.reason)
+    waiting = (Cause.WAITING_FOR_REVIEW, Cause.NOT_BUILT)  # true of nearly everybody, so it tells nothing
+    causes = [cause for cause in Cause if row.causes.get(cause) and cause not in waiting]
+    if not causes:
+        return ""
+    cause = max(causes, key=lambda one: row.causes[one])
+    return f"{cause.value.replace('_', ' ')} ({row.causes[cause]})"
+
+
 def cells(row: ClassRow) -> tuple[str, ...]:
     """The row in the order of COLUMNS, every column always; foreign text made visible, formulas not yet defused."""
     causes = "; ".join(f"{cause.value} {count}" for cause, count in row.causes.items())
@@ -134,7 +151,7 @@ def write(rows: Iterable[ClassRow], path: Path) -> None:
     table.writerow(COLUMNS)
     for row in rows:
         table.writerow([_text(cell) for cell in cells(row)])
-    _replace(path, text.getvalue().encode("utf-8-sig"))
+    files.write(path, text.getvalue().encode("utf-8-sig"))
 
 
 def _text(cell: str) -> str:
@@ -142,17 +159,3 @@ def _text(cell: str) -> str:
     start = cell.lstrip()[:1]
     hidden = start and (start in "\uff1d\uff0b\uff0d\uff20" or (start in "=+-@|%" and not cell.startswith(start)))
     return "'" + cell if hidden else cell
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
