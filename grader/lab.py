@@ -218,11 +218,11 @@ class Lab:
         self.seen = [sentence]
         pytest.skip(cause)
 
-    def not_met(self, cause: str, sentence: str) -> NoReturn:
+    def not_met(self, cause: str, *sentences: str) -> NoReturn:
         """End the test: it was executed and the criterion is not met."""
         self.cause = cause
-        self.seen = [sentence]
-        raise AssertionError(sentence)
+        self.seen = list(sentences)
+        raise AssertionError(sentences[0])
 
     def note(self, did: str, saw: str) -> None:
         """Keep a step for the report; only visible tests show theirs."""

@@ -257,6 +257,8 @@ class Session:
         self.unimportable: dict[str, tuple[str, str]] = {}
         """Student module -> (cause, sentence), once one has been seen not to import."""
         self._schemas: dict[str, dict[str, str]] = {}
+        self.own_tests: list[Any] = []
+        """What the student's own tests said of each piece of code, once they have run."""
 
     def schema(self, name: str) -> dict[str, str]:
         """Table -> SQL of one of the two files, as the given code makes it; read before any student code ran."""
