@@ -70,7 +70,10 @@ class ClassRow:
 
 
 def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
-    """The row of a submission with feedback; a void or practice run needs attention and has no points."""
+    """The row of a submission with feedback; a void or practice run needs attention and has no points.
+
+    Where the grader failed at some criteria the points stay, and the row needs attention.
+    """
     key = key or feedback.submission
     if feedback.void or feedback.practice:
         return unmarked(key, name=name, reason=feedback.void or PRACTICE)
@@ -84,11 +87,12 @@ def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
         if known or part in exact:  # a part of which nothing was executed stays blank
             exact[part] = exact.get(part, Fraction(0)) + (item.earned if known else 0)
     causes = Counter(item.cause for item in feedback.items if item.cause is not None)
+    ours = [item.code for item in feedback.items if item.cause is Cause.GRADER_FAULT]
     return ClassRow(
         key=key,
         name=name,
-        status=RowStatus.GRADED,
-        reason="",
+        status=RowStatus.NEEDS_ATTENTION if ours else RowStatus.GRADED,
+        reason=f"The grader failed at {', '.join(ours)}; staff must look." if ours else "",
         parts={part: int(points * 100 // 1) for part, points in exact.items()},
         earned=feedback.points.hundredths,
         executed=feedback.points.executed * 100,

@@ -16,6 +16,7 @@ from rubric.visible import visible
 STYLES = {Verdict.MET: "green", Verdict.NOT_MET: "bold red", Verdict.UNKNOWN: "dim"}
 ROW_STYLES = {RowStatus.GRADED: "", RowStatus.NEEDS_ATTENTION: "bold red", RowStatus.NOT_SUBMITTED: "dim"}
 STEPS_MAX = 12
+LIMITS_MAX = 5
 LABEL = 10  # columns of "Expected: "
 
 
@@ -43,8 +44,10 @@ def show(feedback: Feedback, console: Console) -> None:
         for claim in claims:
             _line(console, f"{claim.command}: {claim.standing.value}. {claim.because}", indent=2)
     _head(console, "This report does not show")
-    for sentence in feedback.not_shown:
+    for sentence in feedback.not_shown[:LIMITS_MAX]:
         _line(console, f"- {sentence}", "dim", indent=2)
+    if len(feedback.not_shown) > LIMITS_MAX:
+        _line(console, f"- and more: the page lists all {len(feedback.not_shown)} limits.", "dim", indent=2)
 
 
 def class_table(rows: Sequence[ClassRow], console: Console) -> None:
