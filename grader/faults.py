@@ -7,7 +7,7 @@ what a fresh connection finds, against a model of three lines: a dict of receipt
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,8 @@ class Player:
     steps: list[str] = field(default_factory=list)
     statements: int = 0
     """How many statements the last traced delivery sent."""
+    watch: Callable[[str, str], None] | None = None
+    """Told of each statement before it runs, and what a fresh connection sees then; for a replay."""
     _sql: str = ""
     _reached: int = 0
     _hit: bool = True
@@ -222,9 +224,11 @@ class Player:
         process = self._living()
 
         def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
+            if name == "statement":
+                self._heard_statement(detail)
             return effect.answer() if name == "effect" else {}
 
-        answer = process.call("apply", {"event": step.event}, heard, _FUNCTION)
+        answer = process.call("apply", {"event": step.event, "trace": self.watch is not None}, heard, _FUNCTION)
         if process.ended is not None:
             self._process = None
         return answer
@@ -233,6 +237,14 @@ class Player:
         number, sql = detail.get("number"), detail.get("sql")
         self.statements = number if type(number) is int else 0
         self._sql = f"#{self.statements} {' '.join(str(sql).split())[:70]}"
+        if self.watch is not None:
+            self.watch(self._sql, self._glance())
+
+    def _glance(self) -> str:
+        try:
+            return _words(self.lab.look())
+        except inspect.Unreadable as problem:
+            return str(problem)
 
     def _living(self) -> Worker:
         if self._process is None:

@@ -80,7 +80,7 @@ class Step:
                 Fault.FAILS: ", its effect fails before the commit",
                 Fault.KILLED: f", the process is killed before its statement {self.at}",
                 Fault.OTHER: f", another worker handles it before statement {self.at}",
-                Fault.WAITING: f", another worker handles it, waiting for locks, from statement {self.at} on",
+                Fault.WAITING: f", another worker handles it before statement {self.at} and waits for locks",
             }[self.fault]
         )
 

@@ -7,6 +7,7 @@ before each of its statements, restarted when the leases have run out, and must 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,8 @@ class WholePlayer:
     tally: Tally = field(default_factory=Tally)
     steps: list[str] = field(default_factory=list)
     statements: int = 0
+    watch: Callable[[str, str], None] | None = None
+    """Told of each statement before it runs, and what a fresh connection sees then; for a replay."""
     _kept: bool = False
     _sql: str = ""
 
@@ -50,17 +53,17 @@ class WholePlayer:
             return self._wrong((_RUN,), said(answer), answer.kind)
         where = f"killed before {self._sql}" if killed else "the worker came to its end"
         for number, tick in enumerate(RESTARTS, 1):
-            words, right = self._look()
+            words, right, settled = self._look()
             self.steps.append(f"{where}; a fresh connection sees {words}")
             if right:
                 return None
-            if not killed and number > 1:
-                break
+            if settled or (not killed and number > 1):  # nothing will be delivered again
+                return self._wrong((step,), f"after {where} a fresh connection saw {words}", Kind.RETURNED)
             answer, _ = self._work(tick, 0)
             where = f"a fresh worker at tick {tick}"
             if answer.kind is not Kind.RETURNED:
                 return self._wrong((step,), f"{where}: {said(answer)}", answer.kind)
-        words, right = self._look()
+        words, right, _ = self._look()
         self.steps.append(f"{where}; a fresh connection sees {words}")
         return None if right else self._wrong((step,), f"after {where} a fresh connection saw {words}", Kind.RETURNED)
 
@@ -91,24 +94,26 @@ class WholePlayer:
                 number = detail.get("number")
                 self.statements = number if type(number) is int else 0
                 self._sql = f"#{self.statements} {' '.join(str(detail.get('sql')).split())[:70]}"
+                if self.watch is not None:
+                    self.watch(self._sql, self._look()[0])
                 if kill_at and number == kill_at:
                     killed = True
                     process.end()
                     raise Killed
             return Effect().answer() if name == "effect" else {}
 
-        answer = process.call("work", {"now": now, "trace": now == 0}, heard, _WORK)
+        answer = process.call("work", {"now": now, "trace": now == 0 or self.watch is not None}, heard, _WORK)
         self.lab.refuse_stub(answer)
         killed = killed and process.killed_by_us
         process.end()
         return answer, killed
 
-    def _look(self) -> tuple[str, bool]:
-        """What stands in both files, in words, and whether it is the end that it should be."""
+    def _look(self) -> tuple[str, bool, bool]:
+        """What stands in both files, in words; whether it is the end that it should be; whether all is settled."""
         try:
             state, queue = self.lab.look(), self.lab.queue()
         except inspect.Unreadable as problem:
-            return str(problem), False
+            return str(problem), False, False
         settled = sum(1 for message, _ in queue if message == "settled")
         words = (
             f"{state_words(state, shown=False)}; {settled} of {len(queue)} messages settled"
@@ -122,7 +127,7 @@ class WholePlayer:
             and _is_rejected(bodies[0])
             and settled == len(queue) == 3
         )
-        return words, right
+        return words, right, settled == len(queue)
 
 
 def _is_rejected(body: Any) -> bool:
