@@ -1,6 +1,7 @@
 """The feedback command: map a report, or a whole run folder, again. Nobody's code is run."""
 
 import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +34,7 @@ def feedback(
     rubric: Annotated[Path | None, cyclopts.Parameter(help="Another rubric than rubric/rubric.toml.")] = None,
 ) -> int:
     """Show what a report says; a run folder gets new feedback, gradebook.csv and class.html."""
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = _Screen(highlight=False, emoji=False, markup=False)
     wanted = criteria.load(rubric)
     if report.is_dir() and not (report / "report.json").is_file():
         if out is not None:
@@ -56,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and give its exit code; whatever goes wrong is one sentence on standard error."""
     try:
         code = app(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()  # here, where a full disk can still be told
         return code if isinstance(code, int) else GRADED  # --help gives none
     except cyclopts.CycloptsError as error:
         _complain(f"{' '.join(str(error).split())} See python -m rubric --help.")
@@ -64,9 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(str(error))
         return USAGE
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, and the interpreter would complain once more at its end
+        _drop_output()
         return GRADED
     except OSError as error:
+        _drop_output()
         full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or "no reason"
         place = f" {error.filename}" if error.filename else ""
         _complain(f"Writing{place} failed: {full}; what was there before is kept, so make room and do it again.")
@@ -74,6 +77,24 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("Interrupted; each file that was written is whole.")
         return INTERRUPTED
+
+
+class _Screen(Console):
+    """A console that leaves a reader who has gone (`| head`) to main; rich would end with code 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Say so by an exception."""
+        raise BrokenPipeError
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere; the interpreter would try, and complain, once more at its end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass  # no real file behind it, so nothing to complain about
 
 
 def _complain(sentence: str) -> None:

@@ -48,7 +48,7 @@ def map_folder(folder: Path, rubric: Rubric) -> tuple[ClassRow, ...]:
     before = {row["key"]: row for row in _held(folder)}
     rows = []
     for place in sorted(path.parent for path in folder.glob("*/run.json")):
-        row = _row(place, rubric)
+        row = map_place(place, rubric)
         rows.append(replace(row, name=before.get(row.key, {}).get("name", "")))
     seen = {row.key for row in rows}
     for key, held in before.items():
@@ -78,7 +78,7 @@ def read_run(folder: Path) -> dict[str, Any] | None:
     return run if isinstance(run, dict) else None
 
 
-def _row(place: Path, rubric: Rubric) -> ClassRow:
+def map_place(place: Path, rubric: Rubric) -> ClassRow:
     """The row of one submission's folder; its feedback files are written anew if it has a report."""
     run = read_run(place)
     key = str(run.get("submission") or place.name) if run else place.name

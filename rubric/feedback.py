@@ -184,7 +184,7 @@ def _item(record: Evidence, criterion: Criterion) -> Item:
         hints=() if record.verdict is Verdict.MET else criterion.hints,
         steps=tuple(Step(did=visible(one.did), saw=visible(one.saw)) for one in record.steps) if shown else (),
         history=_history(record.history, shown),
-        counts={visible(name): number for name, number in record.counts.items()},
+        counts={visible(name.replace("_", " ")): number for name, number in record.counts.items()},
         review=_signed(review) if review else None,
         level_text=criterion.levels[review.level] if review and criterion.kind is Kind.REVIEWED else "",
         claims=record.claims,

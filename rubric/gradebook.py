@@ -79,10 +79,10 @@ def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
         return unmarked(key, name=name, reason=feedback.void or PRACTICE)
     exact: dict[Part, Fraction] = {}
     for item in feedback.items:
-        name = item.criterion.partition(".")[0]
-        if name not in PARTS:
+        half = item.criterion.partition(".")[0]
+        if half not in PARTS:
             continue  # a rubric with other parts has its points in the sums alone
-        part = Part(name)
+        part = Part(half)
         known = item.status is not Status.UNEXECUTED
         if known or part in exact:  # a part of which nothing was executed stays blank
             exact[part] = exact.get(part, Fraction(0)) + (item.earned if known else 0)

@@ -176,9 +176,12 @@ def _doubts(tests: tuple[Test, ...], entries: int, summary: Any) -> tuple[str, .
     if not isinstance(summary, dict):
         return (*doubts, "The report has no summary to compare its tests with.")
     held = Counter(test.outcome for test in tests) + Counter(total=len(tests))
+    wrong = []
     for name in ("total", "passed", "failed", "skipped", "error"):
         said = summary.get(name, 0)
         if said != held[name]:
             said = said if isinstance(said, int) and abs(said) < 10**9 else "something else"
-            doubts.append(f"The summary says {name}: {said}, and the tests say {held[name]}; the tests count.")
+            wrong.append(f"{name} {said}, not {held[name]}")
+    if wrong:
+        doubts.append(f"The report's summary disagrees with its tests ({'; '.join(wrong)}); the tests count.")
     return tuple(doubts)

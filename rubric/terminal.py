@@ -104,7 +104,7 @@ def _not_met(console: Console, item: Item) -> None:
         _field(console, "History", item.history.code)
         for step in item.history.steps:
             _line(console, step, indent=4)
-    elif item.steps:
+    if item.steps:
         _line(console, "Steps:", indent=2)
         for number, one in enumerate(item.steps[:STEPS_MAX], 1):
             _line(console, f"{number}. {one.did}" + (f": {one.saw}" if one.saw else ""), indent=4)
