@@ -89,7 +89,7 @@ def judge(lab: Lab, test: str) -> None:
     written = {name for name, outcome in reference.outcomes.items() if outcome != "skipped"}
     sound = {name for name in written if all(ran.outcomes.get(name) == "passed" for ran in right)}
     demanding = sorted(name for name in written - sound if _NAME.match(name))
-    meant = [ran for ran in runs if ran.code.id in _CHAFFS[test]]
+    meant = sorted((ran for ran in runs if ran.code.id in _CHAFFS[test]), key=lambda ran: ran.code.id)
     missed = [ran.code.mistake for ran in meant if not _notices(ran, sound)]
     lab.counts = {
         "tests": len(written), "tests_right_on_correct_code": len(sound), "correct_variants": len(right),

@@ -55,6 +55,7 @@ class Criterion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     read: str  # where to read
     hints: tuple[str, ...]  # a ladder: question first, then the concept
     levels: tuple[str, ...] = ()  # reviewed only: what levels 0 to 3 mean
+    partial: bool = False  # a failed test earns the part that its counts name: ideas_noticed of ideas
     pending: bool = False  # stands in the rubric, has no test yet
 
 

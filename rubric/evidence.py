@@ -197,7 +197,8 @@ def _executed(criterion: Criterion, heard: Mapping[str, list[Test]], for_staff: 
     if failed:
         cause = _cause(failed[0])
         cause = cause if cause in EXECUTED_CAUSES else Cause.WRONG_ANSWER
-        return _record(criterion, Status.EXECUTED, Verdict.NOT_MET, cause, failed + [t for t in entries if t.passed])
+        record = _record(criterion, Status.EXECUTED, Verdict.NOT_MET, cause, failed + [t for t in entries if t.passed])
+        return replace(record, earned=_part(criterion, record.counts)) if criterion.partial else record
     if not absent and not causes:
         return _record(criterion, Status.EXECUTED, Verdict.MET, None, entries)
     if Cause.GRADER_FAULT in causes:
@@ -209,6 +210,12 @@ def _executed(criterion: Criterion, heard: Mapping[str, list[Test]], for_staff: 
     else:
         why = Cause.NEEDS_INSTRUCTOR if criterion.shown is Shown.HIDDEN and for_staff else Cause.NOT_COLLECTED
     return _record(criterion, Status.UNEXECUTED, Verdict.UNKNOWN, why, [t for t in entries if _missing(t) is not None])
+
+
+def _part(criterion: Criterion, counts: Mapping[str, int]) -> Fraction:
+    """What a failed test of a criterion with parts earns: its share of the ideas, and never all of the points."""
+    noticed, ideas = counts.get("ideas_noticed", 0), counts.get("ideas", 0)
+    return Fraction(criterion.points * noticed, ideas) if 0 <= noticed < ideas else Fraction(0)
 
 
 def _record(
@@ -232,7 +239,7 @@ def _record(
         seen=tuple(dict.fromkeys(sentence for one in facts for sentence in one.seen)),
         steps=tuple(Step(did=step.did, saw=step.saw) for one in facts[:1] for step in one.steps) if shown else (),
         counts=counts,
-        history=History(code=replay.replay, steps=replay.history if shown else ()) if replay else None,
+        history=History(code=replay.replay, steps=replay.history) if replay else None,
         sources=tuple(dict.fromkeys(test.nodeid for test in tests)),
     )
 

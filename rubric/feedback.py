@@ -183,7 +183,7 @@ def _item(record: Evidence, criterion: Criterion) -> Item:
         unknown=criterion.unexecuted if record.verdict is Verdict.UNKNOWN else "",
         hints=() if record.verdict is Verdict.MET else criterion.hints,
         steps=tuple(Step(did=visible(one.did), saw=visible(one.saw)) for one in record.steps) if shown else (),
-        history=_history(record.history, shown),
+        history=_history(record.history),
         counts={visible(name.replace("_", " ")): number for name, number in record.counts.items()},
         review=_signed(review) if review else None,
         level_text=criterion.levels[review.level] if review and criterion.kind is Kind.REVIEWED else "",
@@ -191,11 +191,10 @@ def _item(record: Evidence, criterion: Criterion) -> Item:
     )
 
 
-def _history(history: History | None, shown: bool) -> History | None:
+def _history(history: History | None) -> History | None:
     if history is None:
         return None
-    steps = tuple(visible(step) for step in history.steps) if shown else ()
-    return History(code=visible(history.code), steps=steps)
+    return History(code=visible(history.code), steps=tuple(visible(step) for step in history.steps))
 
 
 def _signed(review: Review) -> Review:
