@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rubric import feedback as words
-from rubric import files, gradebook, pages, report
+from rubric import files, gradebook, pages, report, reviews
 from rubric.criteria import Rubric
 from rubric.evidence import Cause, Evidence, map_report
 from rubric.feedback import Feedback
@@ -29,11 +29,12 @@ class Mapped:
 
 
 def map_file(path: Path, rubric: Rubric) -> Mapped:
-    """Map one report file, with the run.json and answers.toml beside it if they are there. Raises ReportError."""
+    """Map one report file, with run.json, answers.toml and review.toml beside it if they are there. Raises ReportError."""
     held = report.read(path)
     run = read_run(path.parent)
     answers = _bytes(path.parent / "answers.toml")
-    evidence = map_report(held, rubric, run=run, answers=answers)
+    signed = reviews.read(path.parent / reviews.FILE, rubric, run)
+    evidence = map_report(held, rubric, run=run, reviews=signed, answers=answers)
     told = words.build(evidence, rubric, run)
     ours = any(one.cause is Cause.GRADER_FAULT for one in evidence)
     attention = bool(told.void) or ours or (run is not None and bool(_reason(run)))
@@ -87,6 +88,8 @@ def map_place(place: Path, rubric: Rubric) -> ClassRow:
         return gradebook.unmarked(key, reason=reason or "There is no report, so a person must look.")
     try:
         mapped = map_file(place / "report.json", rubric)
+    except reviews.ReviewError as error:
+        return gradebook.unmarked(key, reason=str(error))
     except report.ReportError:
         return gradebook.unmarked(key, reason=reason or "The report cannot be read, so a person must look.")
     words.write(mapped.feedback, mapped.evidence, place)

@@ -44,7 +44,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The shortest failing history: `code` replays it; `steps` is empty for hidden criteria."""
+    """The shortest failing history: `code` replays it. It reveals no test, so hidden criteria show theirs."""
 
     code: str
     steps: tuple[str, ...] = ()

@@ -94,6 +94,11 @@ class Feedback:
     format_version: int = FORMAT_VERSION
 
     @property
+    def not_met(self) -> tuple[Item, ...]:
+        """What is known and not met, in the order of the parts."""
+        return tuple(item for section in self.sections for item in section.items if item.verdict is Verdict.NOT_MET)
+
+    @property
     def sections(self) -> tuple[Section, ...]:
         """The items by part: the tasks in their order, then any other part of the rubric."""
         parts = dict.fromkeys(_part(item.criterion) for item in self.items)
@@ -107,6 +112,10 @@ class Feedback:
             tally = Points(earned=earned, executed=known, open=points - known, total=points)
             sections.append(Section(part=name, heading=TASKS.get(name, name), items=items, points=tally))
         return tuple(sections)
+
+
+def _part(criterion: str) -> str:
+    return criterion.partition(".")[0]
 
 
 def item_points(item: Item) -> str:
@@ -145,10 +154,6 @@ def write(feedback: Feedback, evidence: Sequence[Evidence], folder: Path) -> Non
     files.write(folder / "evidence.json", files.json_bytes(held))
     files.write(folder / "feedback.json", files.json_bytes(feedback))
     files.write(folder / "feedback.html", pages.student_page(feedback).encode("utf-8"))
-
-
-def _part(criterion: str) -> str:
-    return criterion.partition(".")[0]
 
 
 def _clean(value: object) -> str:

@@ -101,7 +101,7 @@ def _not_met(console: Console, item: Item) -> None:
     if item.hints:
         _field(console, "Hint", item.hints[0])
     if item.history:
-        _field(console, "History", item.history.code)
+        _field(console, "History", f"{item.history.code} (play it on your files: nox -s replay -- {item.history.code})")
         for step in item.history.steps:
             _line(console, step, indent=4)
     if item.steps:

@@ -204,15 +204,15 @@ def test_the_terminal_works_narrow_plain_and_in_ascii(width: int, encoding: str)
         assert sentence in flat
 
 
-def test_a_hidden_criterion_shows_facts_but_no_steps() -> None:
-    """Steps and the history's steps belong to visible criteria; the replay code is there for both."""
+def test_a_hidden_criterion_shows_its_history_but_no_steps() -> None:
+    """A test's steps belong to visible criteria; a history, which reveals no test, is there with its code for both."""
     _, feedback = told("SEEN-FACT")
     failed = [item for item in feedback.items if item.history]
     assert {item.shown for item in failed} == {Shown.VISIBLE, Shown.HIDDEN}
     for item in failed:
         assert (item.steps != ()) == (item.shown is Shown.VISIBLE)
         assert item.history is not None and item.history.code == "A30 A31"
-        assert (item.history.steps != ()) == (item.shown is Shown.VISIBLE)
+        assert item.history.steps != ()
 
 
 def test_a_void_run_shows_no_points_anywhere() -> None:
@@ -305,6 +305,39 @@ def test_one_report_is_shown_and_written_where_asked(tmp_path: Path, capsys: pyt
     code, out, _ = called([str(folder / "report.json"), "--out", str(tmp_path / "new")], capsys)
     assert code == 0 and "points earned" in out and "make: not checkable here" in out
     assert (tmp_path / "new" / "feedback.html").is_file()
+
+
+def reviewed(digest: str, **changed: Any) -> str:
+    """A review.toml with one block about W5."""
+    block = {"criterion": "W5", "reviewer": "R. Viewer", "date": "2026-01-02", "level": 3, "sha256": digest} | changed
+    lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in block.items())
+    return f"format_version = 1\n[[review]]\n{lines}"
+
+
+def test_a_review_counts_for_the_bytes_that_were_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A review.toml beside the report brings points while the digest is that of run.json, and is stale afterwards."""
+    folder = a_run(tmp_path / "run") / "ada"
+    (folder / "run.json").write_text(json.dumps(run_facts() | {"digest": "a" * 64}), encoding="utf-8")
+    (folder / "review.toml").write_text(reviewed("a" * 64), encoding="utf-8")
+    assert "Reviewed: W5" in called([str(folder)], capsys)[1]
+    (folder / "review.toml").write_text(reviewed("b" * 64), encoding="utf-8")
+    out = " ".join(called([str(folder)], capsys)[1].split())
+    assert "Reviewed: W5" not in out and "waits to be read again. (3 points): W5" in out
+
+
+@pytest.mark.parametrize(
+    "changed", [{"level": 4}, {"criterion": "L1"}, {"reviewer": " "}, {"sha256": "x"}, {"mood": 1}]
+)
+def test_a_review_that_does_not_fit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any]
+) -> None:
+    """It never silently counts as none: one sentence for a report, a row that needs attention for a run."""
+    folder = a_run(tmp_path / "run") / "ada"
+    (folder / "review.toml").write_text(reviewed("a" * 64, **changed), encoding="utf-8")
+    code, _, err = called([str(folder)], capsys)
+    assert code == 2 and len(err.splitlines()) == 1 and "review.toml" in err
+    rows = classes.map_folder(folder.parent, RUBRIC)
+    assert rows[0].status is RowStatus.NEEDS_ATTENTION and "review.toml" in rows[0].reason
 
 
 def test_wrong_usage_ends_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
