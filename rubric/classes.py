@@ -29,7 +29,7 @@ class Mapped:
 
 
 def map_file(path: Path, rubric: Rubric) -> Mapped:
-    """Map one report file, with run.json, answers.toml and review.toml beside it if they are there. Raises ReportError."""
+    """Map one report file, with run.json, answers.toml and review.toml beside it if there. Raises ReportError."""
     held = report.read(path)
     run = read_run(path.parent)
     answers = _bytes(path.parent / "answers.toml")

@@ -166,6 +166,8 @@ def _criterion_troubles(criterion: Criterion) -> Iterator[str]:
     for name in SENTENCES:
         if not getattr(criterion, name).strip():
             yield f"{name} is empty"
+    if criterion.partial and (criterion.kind is not Kind.EXECUTED or len(criterion.tests) != 1):
+        yield "partial points come from the counts of one test, so it names exactly one"
     if criterion.kind is Kind.EXECUTED:
         if criterion.shown is Shown.WRITTEN:
             yield "what is executed is visible or hidden, not written"

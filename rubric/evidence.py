@@ -198,7 +198,8 @@ def _executed(criterion: Criterion, heard: Mapping[str, list[Test]], for_staff: 
         cause = _cause(failed[0])
         cause = cause if cause in EXECUTED_CAUSES else Cause.WRONG_ANSWER
         record = _record(criterion, Status.EXECUTED, Verdict.NOT_MET, cause, failed + [t for t in entries if t.passed])
-        return replace(record, earned=_part(criterion, record.counts)) if criterion.partial else record
+        share = min(_part(criterion, test) for test in failed) if not absent and not causes else Fraction(0)
+        return replace(record, earned=share)
     if not absent and not causes:
         return _record(criterion, Status.EXECUTED, Verdict.MET, None, entries)
     if Cause.GRADER_FAULT in causes:
@@ -212,8 +213,9 @@ def _executed(criterion: Criterion, heard: Mapping[str, list[Test]], for_staff: 
     return _record(criterion, Status.UNEXECUTED, Verdict.UNKNOWN, why, [t for t in entries if _missing(t) is not None])
 
 
-def _part(criterion: Criterion, counts: Mapping[str, int]) -> Fraction:
+def _part(criterion: Criterion, test: Test) -> Fraction:
     """What a failed test of a criterion with parts earns: its share of the ideas, and never all of the points."""
+    counts = test.facts.counts if criterion.partial and test.facts else {}
     noticed, ideas = counts.get("ideas_noticed", 0), counts.get("ideas", 0)
     return Fraction(criterion.points * noticed, ideas) if 0 <= noticed < ideas else Fraction(0)
 
