@@ -26,8 +26,8 @@ RUBRIC = load()
 NODES = [node for one in RUBRIC.criteria for node in one.tests]
 # A few criteria of each sort, one of them with two tests and one with none, so that generated reports meet them often.
 _SOME = ("ledger.new_event_is_applied", "ledger.repeat_in_new_process", "conflict.other_amount_is_conflict",
-         "retry.never_sleeps", "drill.queue_drill", "drill.source_traces", "written.commands",
-         "written.knowledge_check")  # fmt: skip
+         "retry.never_sleeps", "drill.queue_drill", "drill.source_traces", "tests.conflict_test",
+         "written.commands",          "written.knowledge_check")  # fmt: skip
 
 
 def _small() -> Rubric:
@@ -57,9 +57,10 @@ metadata = st.fixed_dictionaries(
         "cause": causes,
         "seen": st.lists(st.text(max_size=20), max_size=2) | st.integers(),
         "steps": st.lists(st.fixed_dictionaries({"did": st.just("the hidden step"), "saw": st.text(max_size=9)})),
-        "counts": st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=2), max_size=2),
+        "counts": st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=2), max_size=2)
+        | st.fixed_dictionaries({"ideas": st.integers(-1, 5), "ideas_noticed": st.integers(-1, 6)}),
     },
-    optional={"history": st.just({"code": "A30 B40", "steps": ["the hidden step"]}) | st.just([1])},
+    optional={"history": st.just({"code": "A30 B40", "steps": ["deliver"]}) | st.just([1])},
 )
 
 
@@ -314,6 +315,19 @@ def test_a_criterion_with_some_tests_missing_is_partly_run_unless_one_failed() -
     control, first = failed(SMALL.control_test), SMALL.criteria[0]
     assert one(mapped([control, passed(first.tests[0])]), first.id).cause is Cause.PARTLY_RUN
     assert one(mapped([control, failed(first.tests[0])]), first.id).verdict is Verdict.NOT_MET
+
+
+@pytest.mark.parametrize(
+    ("counts", "earned"),
+    [({"ideas": 4, "ideas_noticed": 3}, Fraction(9, 4)), ({"ideas": 4, "ideas_noticed": 4}, 0), ({}, 0),
+     ({"ideas": 0, "ideas_noticed": 0}, 0), ({"ideas": 4, "ideas_noticed": -1}, 0)],
+)  # fmt: skip
+def test_a_criterion_with_parts_earns_its_share_and_stays_not_met(counts: dict[str, int], earned: Fraction) -> None:
+    """Three of four ideas noticed are three quarters of the points; counts that make no sense bring none."""
+    criterion = RUBRIC.get("tests.conflict_test")
+    held = [failed(criterion.tests[0], counts=counts), failed(RUBRIC.control_test)]
+    record = one(mapped(held, RUBRIC), criterion.id)
+    assert (record.verdict, record.earned) == (Verdict.NOT_MET, earned)
 
 
 def test_hidden_criteria_wait_for_the_instructor_in_a_students_own_run() -> None:

@@ -309,9 +309,9 @@ def test_one_report_is_shown_and_written_where_asked(tmp_path: Path, capsys: pyt
 
 def reviewed(digest: str, **changed: Any) -> str:
     """A review.toml with one block about W5."""
-    block = {"criterion": "W5", "reviewer": "R. Viewer", "date": "2026-01-02", "level": 3, "sha256": digest} | changed
+    block = {"criterion": "W5", "reviewer": "R. Viewer", "level": 3, "sha256": digest} | changed
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in block.items())
-    return f"format_version = 1\n[[review]]\n{lines}"
+    return f"format_version = 1\n[[review]]\ndate = 2026-01-02\n{lines}"
 
 
 def test_a_review_counts_for_the_bytes_that_were_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
