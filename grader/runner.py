@@ -62,6 +62,12 @@ class Judge:
     ) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        """The judge's process, once it has been started."""
+        assert self._process is not None
+        return self._process.pid
+
     def close(self) -> None:
         """End the judge and whatever it runs."""
         if self._process is not None:
