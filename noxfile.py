@@ -29,6 +29,12 @@ def check(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def replay(session: nox.Session) -> None:
+    """Student: play a failing history again on student/, by its code from the feedback."""
+    command(session, "grader", "replay", *session.posargs)
+
+
+@nox.session(venv_backend="none")
 def submit(session: nox.Session) -> None:
     """Student: pack the editable files and say what is missing."""
     command(session, "grader", "submit", *session.posargs)

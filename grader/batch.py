@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from grader import assemble, intake
@@ -95,8 +95,8 @@ class Batch:
         self.report = report
         self.limits = Limits()
         self.scratch = folder / ".work"
-        self.slots: dict[object, Slot] = {}
-        self.busy: dict[object, _Work] = {}
+        self.slots: dict[Connection, Slot] = {}
+        self.busy: dict[Connection, _Work] = {}
         self.again: deque[_Work] = deque()
         self.starts_failed = 0
         self.done: list[Done] = []
@@ -154,8 +154,10 @@ class Batch:
         return run if same and run.get("status") == "graded" else None
 
     def _start(self, work: _Work) -> None:
-        pipe = next((pipe for pipe in self.slots if pipe not in self.busy), None)
-        if pipe is None:
+        idle = [pipe for pipe in self.slots if pipe not in self.busy]
+        if idle:
+            pipe = idle[0]
+        else:
             slot = Slot(judge=self.judge, include_hidden=True, practice=False)
             pipe = slot.pipe
             self.slots[pipe] = slot
@@ -167,7 +169,8 @@ class Batch:
         self.slots[pipe].give(Task(key=work.submission.key, seed=work.seed, files=files, out=out))
 
     def _listen(self) -> None:
-        for pipe in wait([slot.pipe for slot in self.slots.values()], timeout=0.5):
+        ready = wait([slot.pipe for slot in self.slots.values()], timeout=0.5)
+        for pipe in [pipe for pipe in self.slots if pipe in ready]:
             said = self.slots[pipe].take()
             if said is not None:
                 self._heard(pipe, said)
@@ -176,7 +179,7 @@ class Batch:
             if pipe in self.busy and time.monotonic() - slot.since > limit:
                 self._heard(pipe, Broken(reason=f"no answer from the judge in {limit:.0f} s", started=slot.started))
 
-    def _heard(self, pipe: object, said: Answer | Broken) -> None:
+    def _heard(self, pipe: Connection, said: Answer | Broken) -> None:
         slot = self.slots[pipe]
         work = self.busy.pop(pipe, None)
         if isinstance(said, Broken):

@@ -52,7 +52,7 @@ def submit() -> int:
 def grade(
     path: Annotated[Path | None, cyclopts.Parameter(help="A folder of submissions, or one submission.")] = None,
     *,
-    out: Annotated[Path | None, cyclopts.Parameter(help="The run folder; default out/NAME. An old run goes on.")] = None,
+    out: Annotated[Path | None, cyclopts.Parameter(help="Run folder (default out/NAME); an old run goes on.")] = None,
     jobs: Annotated[int, cyclopts.Parameter(help="How many side by side; default: all cores.")] = 0,
     seed: Annotated[int | None, cyclopts.Parameter(help="The seed of the inputs; default: drawn, and kept.")] = None,
 ) -> int:
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or "no reason"
         place = f" {error.filename}" if error.filename else ""
-        return _complain(f"Reading or writing{place} failed: {full}; what is there is whole, so do it again.", ATTENTION)
+        return _complain(f"Reading or writing{place} failed: {full}; what is there is whole; do it again.", ATTENTION)
     except KeyboardInterrupt:
         return _complain("Interrupted; nothing recorded is lost, and the same command goes on from here.", INTERRUPTED)
 

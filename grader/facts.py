@@ -1,4 +1,4 @@
-"""The facts of one run that stand beside its report, in run.json: what was handed in, how it was run, what to look at."""
+"""The facts of a run that stand beside its report, in run.json: what was handed in, how it was run, what to look at."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from grader.intake import Refusal, Submission
 
 FORMAT_VERSION = 1
 _DECIDES = (".py", ".toml", ".json", ".ini", ".bpf")
+_DECIDE_NOTHING = (("fixtures", "submissions"), ("fixtures", "evidence"), ("student", "work"))
 SEED_BITS = 32
 
 
@@ -35,7 +36,7 @@ def engine(root: Path = assemble.PACKAGE) -> str:
     files = [path for part in ("grader", "student", "fixtures") for path in (root / part).rglob("*")]
     for path in sorted(files):
         inside = path.relative_to(root)
-        if path.suffix in _DECIDES and inside.parts[:2] not in (("fixtures", "submissions"), ("student", "work")) and path.is_file():
+        if path.suffix in _DECIDES and inside.parts[:2] not in _DECIDE_NOTHING and path.is_file():
             total.update(f"{inside.as_posix()}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
 

@@ -15,7 +15,7 @@ from grader import inspect
 from grader.histories import Fault, History, Step, code
 from grader.lab import Effect, Lab
 from grader.observation import ERRORS
-from grader.session import Answer, Kind, Killed, Worker
+from grader.session import Answer, Killed, Kind, Worker
 
 Key = tuple[str, str]
 _FUNCTION = "ledger.apply_event"
@@ -278,7 +278,8 @@ def said(answer: Answer) -> str:
 
 def _words(state: inspect.State) -> str:
     receipts = ", ".join(f"{tenant}/{event}" for tenant, event, *_ in state.receipts[:6]) or "none"
-    totals = ", ".join(f"{tenant} {cents} cents" for tenant, cents in sorted(state.totals.items(), key=str)[:4]) or "none"
+    held = sorted(state.totals.items(), key=str)[:4]
+    totals = ", ".join(f"{tenant} {cents} cents" for tenant, cents in held) or "none"
     effects = "1 effect" if len(state.effects) == 1 else f"{len(state.effects)} effects"
     return f"receipts {receipts}; {effects}; totals {totals}"
 

@@ -48,6 +48,11 @@ class Call:
     ledger: State | None
     write_locked: bool
 
+    @property
+    def committed(self) -> tuple[int, int, int] | None:
+        """How many (receipts, effects, rejections) a fresh connection saw at that moment; None where nobody looked."""
+        return self.ledger.counts if self.ledger is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:

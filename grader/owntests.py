@@ -77,7 +77,8 @@ CODES = _codes()
 def judge(lab: Lab, test: str) -> None:
     """Judge the tests by the mistakes meant for the template's `test`; ends the lab's test unless all are noticed."""
     if not lab.session.own_tests:
-        lab.session.own_tests = [_run(lab, code) for code in random.Random(lab.random.random()).sample(CODES, len(CODES))]
+        order = random.Random(lab.random.random()).sample(CODES, len(CODES))
+        lab.session.own_tests = [_run(lab, code) for code in order]
     runs: list[Ran] = lab.session.own_tests
     right = [ran for ran in runs if not ran.code.mistake]
     reference = next(ran for ran in right if ran.code.id == "reference")
@@ -97,9 +98,10 @@ def judge(lab: Lab, test: str) -> None:
     }  # fmt: skip
     if len(missed) == len(meant) and not demanding and (not written or reference.outcomes.get(test) == "skipped"):
         lab.unexecuted("stub_not_written", f"{test} in {_FILE} is not written yet.")
-    too_much = [f"{name} fails on correct code: it demands more than the task, and was left out." for name in demanding]
     if missed:
-        lab.not_met("wrong_answer", *too_much[:5], *(f"Your tests do not notice this mistake: {idea}" for idea in missed))
+        words = "fails on correct code: it demands more than the task, and was left out."
+        overlooked = (f"Your tests do not notice this mistake: {idea}" for idea in missed)
+        lab.not_met("wrong_answer", *(f"{name} {words}" for name in demanding[:5]), *overlooked)
 
 
 def _notices(ran: Ran, sound: set[str]) -> bool:
@@ -121,12 +123,5 @@ def _run(lab: Lab, code: Code) -> Ran:
         # Raised out of unittest itself, as by SystemExit: the process would have ended with it.
         return Ran(code=code, kind=Kind.DIED if answer.kind is Kind.RAISED else answer.kind)
     pairs = answer.value if type(answer.value) is list else []
-    return Ran(
-        code=code,
-        kind=Kind.RETURNED,
-        outcomes={
-            pair[0]: pair[1]
-            for pair in pairs
-            if type(pair) is list and len(pair) == 2 and pair[1] in ("passed", "failed", "skipped") and type(pair[0]) is str
-        },
-    )
+    outcomes = {pair[0]: pair[1] for pair in pairs if type(pair) is list and list(map(type, pair)) == [str, str]}
+    return Ran(code=code, kind=Kind.RETURNED, outcomes=outcomes)

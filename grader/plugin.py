@@ -40,6 +40,10 @@ class Judging:
         config.addinivalue_line("markers", "criterion(id): the criterion that this test judges")
         config.addinivalue_line("markers", "control: this test must fail in every run")
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """The control test comes first, so that no submission can use up its time before it."""
+        items.sort(key=lambda item: item.get_closest_marker("control") is None)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Serve submissions, a fork each; None in a fork lets pytest's own loop run the tests."""

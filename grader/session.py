@@ -143,7 +143,7 @@ class Worker:
 
     def pump(self, handler: Handler) -> bool:
         """Answer one callback of the last request; true once the reply is there or the worker has ended."""
-        if self.ended is not None or self._reply is not None:
+        if self._over():
             return True
         try:
             frame = self._frame(time.monotonic() + CALL_S[0])
@@ -161,6 +161,9 @@ class Worker:
             self.end(Kind.VIOLATION)
         except OSError:
             self.end(Kind.DIED)
+        return self._over()
+
+    def _over(self) -> bool:
         return self.ended is not None or self._reply is not None
 
     def hello(self) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from grader.sandbox import Unavailable
+
 JUDGE = "grader.runner:Judge"
 _STOP_S_MAX = 0.5
 
@@ -49,6 +51,7 @@ class Broken:
 
     reason: str
     started: bool
+    hopeless: bool = False  # another start would fail in the same way: there is no sandbox
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -77,6 +80,9 @@ def serve(pipe: Connection, judge: str, include_hidden: bool, practice: bool) ->
                 )
     except (EOFError, BrokenPipeError):
         return
+    except Unavailable as problem:
+        with suppress(OSError):
+            pipe.send(Broken(reason=str(problem), started=False, hopeless=True))
     except Exception as error:  # whatever it is, it is ours: it goes to the parent as a reason, not to a traceback
         with suppress(OSError):
             pipe.send(f"{type(error).__name__}: {error}"[:500])
@@ -109,7 +115,7 @@ class Slot:
         except (EOFError, OSError):
             self._process.join(_STOP_S_MAX)
             return Broken(reason=f"the judge ended (exit code {self._process.exitcode})", started=self.started)
-        if isinstance(said, Answer):
+        if isinstance(said, (Answer, Broken)):
             return said
         if isinstance(said, str):
             return Broken(reason=said, started=self.started)

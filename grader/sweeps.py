@@ -31,7 +31,7 @@ _CAUSES = {
 
 
 def kills(lab: Lab) -> None:
-    """A SIGKILL before each statement of a first delivery, a second event, a duplicate and a conflict; then again, twice."""
+    """A SIGKILL before each statement of a first delivery, a second event, a duplicate, a conflict; then twice more."""
     player = Player(lab)
     for before, delivery in (((), _A), ((_A,), _B), ((_A,), _A), ((_A,), _A_OTHER)):
         last = _statements(player, before, delivery) + 1
@@ -51,7 +51,7 @@ def interleavings(lab: Lab) -> None:
 
 
 def histories(lab: Lab) -> None:
-    """All histories of one and two steps up to renaming, then longer ones drawn by a state machine from the run's seed."""
+    """All histories of one and two steps up to renaming, then longer ones that a state machine draws from the seed."""
     player = Player(lab)
     commit = _statements(player, (), _A)
     _settle(lab, player, sweep(player, _short(commit), lenient=True), "kill_points")
@@ -128,8 +128,8 @@ def _drawn(player: Player, start: int, commit: int) -> Finding | None:
                     found.append(finding)
 
     limits = settings(
-        max_examples=DRAWN_MAX, stateful_step_count=DRAWN_STEPS_MAX, database=None, deadline=None, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
+        max_examples=DRAWN_MAX, stateful_step_count=DRAWN_STEPS_MAX, database=None, deadline=None,
+        phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     run_state_machine_as_test(seed(start)(Machine), settings=limits)
     return sweep(player, [found[0].history]) if found else None

@@ -16,7 +16,7 @@ from grader.faults import Finding, Tally, said
 from grader.histories import Fault, History, Step
 from grader.lab import Effect, Lab
 from grader.observation import state_words
-from grader.session import Answer, Kind, Killed, Worker
+from grader.session import Answer, Killed, Kind, Worker
 
 _WORK = "review.handle_delivery"
 _RUN = Step(letter="W")
@@ -115,9 +115,7 @@ class WholePlayer:
         except inspect.Unreadable as problem:
             return str(problem), False, False
         settled = sum(1 for message, _ in queue if message == "settled")
-        words = (
-            f"{state_words(state, shown=False)}; {settled} of {len(queue)} messages settled"
-        )
+        words = f"{state_words(state, shown=False)}; {settled} of {len(queue)} messages settled"
         bodies = [row[1] for row in state.rejections]
         right = (
             [row[:2] for row in state.receipts] == [("north", "A")]

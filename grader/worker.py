@@ -108,7 +108,7 @@ def run(wire_fd: int, program: bytes, options: dict[str, Any], compiled: dict[st
     elif sys.platform.startswith("linux"):
         LIBC.prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if compiled:
-        sys.meta_path.insert(0, _Finder(compiled))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder(compiled))
     serving = Serving(Line(socket.socket(fileno=wire_fd)), options)
     serving.line.send({"hello": True})
     while True:
@@ -240,7 +240,7 @@ class Serving:
         """Have the three usual ways of waiting tell, and wait no more."""
         ask = self.line.ask
 
-        def sleep(seconds: float) -> None:
+        def sleep(seconds: Any) -> None:
             ask("sleep", {})
 
         def wait(event: threading.Event, timeout: float | None = None) -> bool:
@@ -378,7 +378,7 @@ class Serving:
         `modules`: editable module -> its code (marshalled, base64, in pieces that the wire takes), which is ours.
         """
         compiled = {name: base64.b64decode("".join(code)) for name, code in modules.items()}
-        sys.meta_path.insert(0, _Finder(compiled))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder(compiled))
         result = _Outcomes()
         for name in sorted(os.listdir(os.path.join(WORKSPACE, "student", "tests"))):
             if name.startswith("test_") and name.endswith(".py"):
@@ -426,7 +426,7 @@ class Serving:
 
 
 def _place(error: BaseException) -> str | None:
-    """The student's module in which an import went wrong: that of the syntax error, else the innermost one on the way."""
+    """The student's module in which an import went wrong: that of the syntax error, else the innermost on the way."""
     path = error.filename if isinstance(error, SyntaxError) else None
     trace = error.__traceback__
     while trace is not None and not isinstance(error, SyntaxError):

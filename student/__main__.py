@@ -24,9 +24,10 @@ UNFINISHED = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 an error in the student's files, 2 usage, 3 stub not written."""
-    parser = argparse.ArgumentParser(prog="python3 -m student", description="Redelivery lab. Without a command: the drill.")
-    parser.add_argument("--deliveries", type=Path, default=None, help="drill over another file, such as your practice copy")
+    """Run one command; returns the exit code: 0 done, 1 tests did not pass, 2 usage, 3 stub not written."""
+    about = "Redelivery lab. Without a command: the drill."
+    parser = argparse.ArgumentParser(prog="python3 -m student", description=about)
+    parser.add_argument("--deliveries", type=Path, default=None, help="drill over another file, as your practice copy")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("demo", help="the four traces, one JSON object a case")
     case = commands.add_parser("case", help="one trace")
@@ -48,11 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
         module, dot, _ = stub.partition(".")
         if not (colon and dot):
             raise
-        print(STUB.format(stub=error, module=module), file=sys.stderr)
+        _tell(STUB.format(stub=error, module=module))
         _log(words, {"unexecuted": f"stub not written: {stub}"})
         return UNFINISHED
     except FileNotFoundError as error:
-        print(f"There is no file {error.filename}. Give a file of deliveries, or leave --deliveries out.", file=sys.stderr)
+        _tell(f"There is no file {error.filename}. Give a file of deliveries, or leave --deliveries out.")
         return 2
     _log(words, result)
     return 0
@@ -60,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _drill(deliveries: Path | None) -> dict[str, Any]:
     if not _predicted():
-        print("Note: [prediction] in student/answers.toml is empty. Guess first: wrong guesses cost nothing.", file=sys.stderr)
+        _tell("Note: [prediction] in student/answers.toml is empty. Guess first: wrong guesses cost nothing.")
     copy = WORK / "deliveries.json"
     if not copy.exists():  # to be changed at will; the original stays as it is
         WORK.mkdir(exist_ok=True)
@@ -71,7 +72,7 @@ def _drill(deliveries: Path | None) -> dict[str, Any]:
 
 
 def _demo() -> list[Any]:
-    print("Left-out acknowledgements model interruptions here; nothing is killed, and this is no cloud queue.", file=sys.stderr)
+    _tell("Left-out acknowledgements model interruptions here; nothing is killed, and this is no cloud queue.")
     shown = []
     for trace in drill.demo():
         print(json.dumps(trace))
@@ -122,7 +123,12 @@ def _log(command: str, result: Any) -> None:
         with open(WORK / "runs.jsonl", "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
     except OSError as error:
-        print(f"The run was not noted in {WORK / 'runs.jsonl'}: {error.strerror}.", file=sys.stderr)
+        _tell(f"The run was not noted in {WORK / 'runs.jsonl'}: {error.strerror}.")
+
+
+def _tell(sentence: str) -> None:
+    """Words for the reader, kept apart from the result on standard output."""
+    print(sentence, file=sys.stderr)
 
 
 if __name__ == "__main__":

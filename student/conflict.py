@@ -8,7 +8,8 @@ from typing import Any
 def operation_key(event: dict[str, Any]) -> tuple[str, str]:
     """The idempotency key of an event: the pair (tenant, event_id), both str.
 
-    Both exactly as they are in the event. The key stays the same over all deliveries, so it is never the number of a message or of a delivery.
+    Both exactly as they are in the event. The key stays the same over all deliveries, so it is never the number of a
+    message or of a delivery.
 
     >>> operation_key({"tenant": "north", "event_id": "A", "amount_cents": 30000})
     ('north', 'A')

@@ -12,7 +12,8 @@ from student.lab.lease_queue import LeaseQueue, Message
 def record_rejection(db: sqlite3.Connection, body: Any, error: Exception) -> int:
     """Keep a rejected message in the table `rejections`; returns its rejection_id.
 
-    One row for each pair of body and reason. `body` is stored whole, as JSON text with sorted keys; `reason` is str(error).
+    One row for each pair of body and reason: `body` is stored whole, as JSON text with sorted keys, `reason` is
+    str(error).
     The same rejection again adds 1 to times_seen and returns the same id: the row itself is never replaced.
     """
     raise NotImplementedError("review.record_rejection: one row for each body and reason")

@@ -127,7 +127,8 @@ def _hidden_column(folder: Path) -> None:
 def _too_many(folder: Path) -> None:
     made(
         folder,
-        "INSERT INTO effects WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 600) SELECT i, i, i FROM n",
+        "INSERT INTO effects WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 600) "
+        "SELECT i, i, i FROM n",
     ).close()
 
 
@@ -164,7 +165,7 @@ def _journal_naming_another_file(folder: Path) -> None:
     ],
 )
 def test_what_is_not_the_given_file_is_refused_in_words(tmp_path: Path, leave: Callable[[Path], None]) -> None:
-    """Links, pipes, folders, giants, garbage, triggers, views: each is refused in one sentence, and nothing is executed."""
+    """Links, pipes, folders, giants, garbage, triggers, views: each is refused in one sentence, nothing is executed."""
     leave(tmp_path)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(inspect.Unreadable, match=r"^(ledger\.db|the table)"):

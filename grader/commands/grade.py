@@ -56,7 +56,8 @@ class _Evening:
             how = "needs attention" if row.status is RowStatus.NEEDS_ATTENTION else "graded"
             kept = "" if done.fresh else " (unchanged, kept)"
             line = f"[{len(self.rows)}/{self.total}] {visible(done.key)}: {how}{kept}"
-            self.console.print(Text(line.encode(self.console.encoding, "backslashreplace").decode(self.console.encoding)))
+            coding = self.console.encoding
+            self.console.print(Text(line.encode(coding, "backslashreplace").decode(coding)), soft_wrap=True)
 
 
 def grade(path: Path, out: Path | None, *, jobs: int, seed: int | None, console: Console) -> int:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from grader.lab import Lab, raised, returned
+from grader.lab import Effect, Lab, raised, returned
 
 WRITTEN_FAILURES = ("InterruptedTransaction", "KeyError", "TimeoutError")
 """Errors an effect raises after it has written."""
@@ -29,9 +29,10 @@ def test_repeat_in_new_process(lab: Lab) -> None:
 def test_bad_events_refused(lab: Lab) -> None:
     """Whatever is not a proper event is an InvalidEvent: no effect, nothing written, no transaction left open."""
     event = lab.event()
-    bad_amounts = (0, -1, True, False, 30000.0, "30000", None, math.nan, 10**12 + 1, 10**18, 10**30, [30000], {})
+    bad_amounts: list[object] = [0, -1, True, False, 30000.0, "30000", None, math.nan, 10**12 + 1, 10**18, 10**30]
+    bad_amounts += [[30000], {"cents": 30000}]
     bad_names = ("", "   ", None, 7, True, ["A"])
-    bad_events = [event | {"amount_cents": amount} for amount in bad_amounts]
+    bad_events: list[object] = [event | {"amount_cents": amount} for amount in bad_amounts]
     bad_events += [event | {field: name} for field in ("tenant", "event_id") for name in bad_names]
     bad_events += [{name: event[name] for name in event if name != missing} for missing in event]
     bad_events += [{}, [], [event], None, 7, "A", True]
@@ -45,8 +46,8 @@ def test_bad_events_refused(lab: Lab) -> None:
     assert worker.begin_immediate() == returned("ok")
 
     # The limits themselves are good amounts, so refusing everything is no answer.
-    for amount in (1, 10**12):
-        assert worker.apply(lab.event(amount_cents=amount)) == returned("applied")
+    for cents in (1, 10**12):
+        assert worker.apply(lab.event(amount_cents=cents)) == returned("applied")
     # A bad amount under a known id is invalid, not a conflict: validation comes first.
     assert worker.apply(event) == returned("applied")
     assert worker.apply(event | {"amount_cents": 0}) == raised("InvalidEvent")
@@ -61,7 +62,7 @@ def test_leaves_no_transaction(lab: Lab) -> None:
     assert worker.apply(event) == returned("applied")
     applied = lab.ledger()
 
-    troubles = [
+    troubles: list[tuple[str, dict[str, object], Effect | None]] = [
         ("OperationConflict", event | {"amount_cents": event["amount_cents"] + 1}, None),
         ("InvalidEvent", lab.event(amount_cents=-5_000), None),
     ]
@@ -101,7 +102,7 @@ def test_effect_once_in_transaction(lab: Lab) -> None:
     calls = worker.apply(event).calls
     assert [call.name for call in calls] == ["effect"]
     assert calls[0].write_locked, "another connection could write while the effect ran: no transaction was open"
-    assert calls[0].ledger.counts == (0, 0, 0), "something was committed before the effect ran"
+    assert calls[0].committed == (0, 0, 0), "something was committed before the effect ran"
 
     assert worker.apply(event).calls == ()
     assert worker.apply(event | {"amount_cents": event["amount_cents"] + 1}).calls == ()

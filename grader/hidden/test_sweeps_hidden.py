@@ -27,5 +27,5 @@ def test_histories_match_model(lab: Lab) -> None:
 
 @pytest.mark.criterion("review.worker_survives_kill")
 def test_worker_survives_kill(lab: Lab) -> None:
-    """Killed before any statement over queue or ledger and restarted after the lease, the worker ends at the same end."""
+    """Killed before any statement and restarted after the lease, the worker ends where an unkilled one does."""
     sweeps.whole_worker(lab)

@@ -35,7 +35,7 @@ class MyTests(unittest.TestCase):
 
     def test_three_timeouts(self) -> None:
         """Three timeouts are three calls, then RetriesExhausted that knows their number and the last error."""
-        raised = []
+        raised: list[TimeoutError] = []
 
         def times_out() -> None:
             raised.append(TimeoutError(f"attempt {len(raised) + 1}"))

@@ -1,6 +1,7 @@
 """Given: the two runs that show what redelivery does, through your functions.
 
-Acknowledgements that are left out here MODEL a worker that was interrupted. Nothing is killed, and this is no cloud queue.
+Acknowledgements that are left out here MODEL a worker that was interrupted. Nothing is killed, and this is no cloud
+queue.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ UNKNOWN = "unknown"
 class LabError(ValueError):
     """An error with a fixed code. `str(error)` is the code, or `code: detail`.
 
-    It is a ValueError. So `except ValueError` also catches errors that say "nobody knows": look twice before you write it.
+    It is a ValueError. So `except ValueError` also catches errors that say "nobody knows": look twice first.
     """
 
     code = "lab_error"

@@ -68,7 +68,7 @@ class LeaseQueue:
         return Message(message_id=message_id, attempt=attempt + 1, body=json.loads(text))
 
     def acknowledge(self, message: Message, now: int) -> None:
-        """Settle a delivery; raises DeliveryLost unless it is the newest one of its message and its lease still runs."""
+        """Settle a delivery; raises DeliveryLost unless it is the newest of its message and its lease still runs."""
         cursor = self._db.execute(
             "UPDATE messages SET state = 'settled' "
             "WHERE message_id = ? AND attempt = ? AND state = 'in flight' AND until_tick > ?",

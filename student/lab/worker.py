@@ -15,7 +15,8 @@ def run_worker(queue: LeaseQueue, db: sqlite3.Connection, effect: Effect, now: i
 
     An error that handle_delivery passes on ends the loop: its message is not acknowledged and will come again.
     """
-    handle_delivery = importlib.import_module("student.review").handle_delivery  # yours, so not at the top of given code
+    # Yours, so it is not imported at the top of given code.
+    handle_delivery = importlib.import_module("student.review").handle_delivery
     counts = {"applied": 0, "duplicate": 0, "rejected": 0}
     while True:
         try:

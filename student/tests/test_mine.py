@@ -25,7 +25,7 @@ class MyTests(unittest.TestCase):
 
     def test_conflict(self) -> None:
         """Event A comes again with another amount. What must be raised, and what must not have changed?"""
-        self.skipTest("not written yet: use ledger.apply_event, effects.credit, errors.OperationConflict, store.inspect")
+        self.skipTest("not written yet: you need ledger.apply_event, effects.credit, OperationConflict, store.inspect")
 
     def test_three_timeouts(self) -> None:
         """An operation times out every time. How often may it be called, and what comes out at the end?"""
