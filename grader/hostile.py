@@ -117,7 +117,7 @@ def neighbour() -> dict[str, bytes]:
     """Somebody else's submission, half done and honest, with a text in it that nobody else may read."""
     files = honest()
     secret = "".join(SECRETS["another submission"])
-    return {"conflict.py": files["conflict.py"], "ledger.py": files["ledger.py"] + f"\n# {secret}\n".encode()}
+    return {"conflict.py": files["conflict.py"], "retry.py": files["retry.py"] + f"\n# {secret}\n".encode()}
 
 
 def filled(text: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Self
 from grader import assemble, hostile, sandbox
 from grader.hostile import Attack
 
-WALL_S = 10.0
+WALL_S = 7.0
 _PARTS = Path(__file__).resolve().parent / "attacks" / "plain"
 _UID = 65_300
 _LIMITS = ("--nproc=128", "--as=1073741824", "--fsize=67108864", "--cpu=8", "--nofile=256", "--core=0")
@@ -167,7 +167,7 @@ def main() -> int:
     line = _command(stage, _packages(stage))
     own = {path.name: path.read_text(encoding="utf-8") for path in sorted(_PARTS.glob("test_*.py"))}
     given = {f"student/{name}": data.decode("latin-1") for name, data in assemble.given().items()}
-    other = hostile.neighbour()["ledger.py"].decode("latin-1")
+    other = hostile.neighbour()["retry.py"].decode("latin-1")
     for asked in sys.stdin:
         job = {"given": given, "files": json.loads(asked), "tests": own, "other": other, "mark": hostile.MARK,
                "port": hostile.PORT, "wall_s": WALL_S}  # fmt: skip
