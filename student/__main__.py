@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -52,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
         _tell(STUB.format(stub=error, module=module))
         _log(words, {"unexecuted": f"stub not written: {stub}"})
         return UNFINISHED
-    except FileNotFoundError as error:
-        _tell(f"There is no file {error.filename}. Give a file of deliveries, or leave --deliveries out.")
+    except drill.NoDeliveries as error:
+        _tell(f"{error} Mend it, or leave --deliveries out.")
         return 2
     _log(words, result)
     return 0
@@ -63,9 +64,12 @@ def _drill(deliveries: Path | None) -> dict[str, Any]:
     if not _predicted():
         _tell("Note: [prediction] in student/answers.toml is empty. Guess first: wrong guesses cost nothing.")
     copy = WORK / "deliveries.json"
-    if not copy.exists():  # to be changed at will; the original stays as it is
-        WORK.mkdir(exist_ok=True)
-        copy.write_bytes(drill.FIXTURE.read_bytes())
+    try:
+        if not copy.exists():  # to be changed at will; the original stays as it is
+            WORK.mkdir(exist_ok=True)
+            copy.write_bytes(drill.FIXTURE.read_bytes())
+    except OSError as error:
+        _tell(f"There is no practice copy of the deliveries: {error.strerror}.")
     result = drill.queue_drill(deliveries=deliveries or drill.FIXTURE)
     print(json.dumps(result, indent=2))
     return result
@@ -115,7 +119,7 @@ def _log(command: str, result: Any) -> None:
         "command": command,
         "predicted": _predicted(),
         "prediction_sha256": hashlib.sha256(prediction).hexdigest(),
-        "fixture_sha256": hashlib.sha256(drill.FIXTURE.read_bytes()).hexdigest(),
+        "fixture_sha256": _fixture_sha256(),
         "result": result,
     }
     try:
@@ -126,10 +130,28 @@ def _log(command: str, result: Any) -> None:
         _tell(f"The run was not noted in {WORK / 'runs.jsonl'}: {error.strerror}.")
 
 
+def _fixture_sha256() -> str | None:
+    try:
+        return hashlib.sha256(drill.FIXTURE.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
 def _tell(sentence: str) -> None:
     """Words for the reader, kept apart from the result on standard output."""
     print(sentence, file=sys.stderr)
 
 
+def _as_a_command() -> int:
+    """`main` for a terminal: a reader that leaves early, as `| head -1` does, is no error."""
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_as_a_command())

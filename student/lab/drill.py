@@ -27,13 +27,32 @@ DRAFT: Event = {"tenant": "north", "event_id": "J-12:draft:v1", "draft": "draft 
 Row = dict[str, Any]
 
 
+class NoDeliveries(Exception):
+    """A file of deliveries cannot be read; the text says which, and why."""
+
+
+def read(path: Path) -> list[Event]:
+    """The deliveries of a file, in their order; raises NoDeliveries."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["deliveries"]
+    except OSError as error:
+        raise NoDeliveries(f"The file {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        why = str(error) if isinstance(error, ValueError) else 'it needs {"deliveries": [...]}'
+        raise NoDeliveries(f"The file {path} holds no deliveries: {why}.") from error
+    if not isinstance(found, list) or len(found) < 2:
+        raise NoDeliveries(f"The file {path} needs a list of at least two deliveries.")
+    return found
+
+
 def queue_drill(folder: Path | None = None, *, deliveries: Path = FIXTURE) -> dict[str, Any]:
     """A is applied, B fails before its commit, then the queue delivers A, B, A and C.
 
     Keeps `ledger.db` and `queue.db` in `folder`; in a temporary folder, removed afterwards, when none is given.
     Returns cents and counts, all seen through a fresh connection; `rerun` is the worker's own tally.
+    Raises NoDeliveries for a file that holds none.
     """
-    events = json.loads(deliveries.read_text(encoding="utf-8"))["deliveries"]
+    events = read(deliveries)
     with _files(folder) as (ledger, queue, db):
         apply_event = importlib.import_module("student.ledger").apply_event
         apply_event(db, events[0], credit)
