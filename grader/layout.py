@@ -87,7 +87,7 @@ class Layout:
             raise Refused(
                 Fault.AMBIGUOUS,
                 f"{len(candidates)} folders could be the work: {', '.join(map(_place, candidates[:4]))}"
-                + (", …" if len(candidates) > 4 else ""),
+                + (", …." if len(candidates) > 4 else "."),
                 "Hand in one of them only (the zip of a whole class must be unpacked before it is graded).",
             )
         return candidates[0]
@@ -99,7 +99,7 @@ class Layout:
             return Refused(Fault.NOTHING_SUBMITTED, "Nothing was submitted: the upload holds no files.", HAND_IN)
         listed = ", ".join(shown(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
         if deep:
-            reason = f"The lab's files lie too deep in the upload, in {_place(deep)}"
+            reason = f"The lab's files lie too deep in the upload, in {_place(deep)}."
             return Refused(Fault.AMBIGUOUS, reason, "Hand in the folder student/ itself.")
         endings = [name.casefold().rpartition(".")[2] for name in names]
         if "zip" in endings:

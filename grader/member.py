@@ -103,7 +103,7 @@ def normalise(name: str) -> str:
     if "\0" in name or slashed.startswith("/") or _DRIVE.match(slashed) or ".." in parts:
         raise Refused(
             Fault.UNSAFE,
-            f"The upload holds a name that points outside of its own folder: {shown(name)}",
+            f"The upload holds a name that points outside of its own folder: {shown(name)}.",
             PACK_AGAIN,
         )
     return "/".join(parts)
@@ -114,7 +114,7 @@ def special(path: str, mode: int) -> Refused:
     kind = "a link" if stat.S_ISLNK(mode) else "a special file (pipe, socket or device)"
     return Refused(
         Fault.UNSAFE,
-        f"The upload holds {kind}, which is never followed or opened: {shown(path)}",
+        f"The upload holds {kind}, which is never followed or opened: {shown(path)}.",
         "Replace it by the file itself, or leave it out, and hand in again.",
     )
 

@@ -87,7 +87,7 @@ def _reader(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Calla
     def read(count: int) -> bytes:
         # Only these two: the others may ask for memory by the archive's own word.
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise Refused(Fault.UNREADABLE, f"{shown(path)} is packed in a way that is not read here.", PACK_AGAIN)
+            raise Refused(Fault.UNREADABLE, f"The zip packs {shown(path)} in a way that is not read here.", PACK_AGAIN)
         try:
             with archive.open(info) as stream:
                 return stream.read(count)
