@@ -6,7 +6,9 @@ mistake fails the criteria named for it, every correct variant meets all, the sa
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +19,13 @@ from rich.text import Text
 
 from grader import assemble, catalogue, facts, intake, pool
 from grader.catalogue import Entry
-from rubric import criteria, evidence, files, report
+from rubric import criteria, evidence, feedback, files, gradebook, report, terminal
 from rubric.criteria import Kind, Rubric
 from rubric.evidence import Evidence, Status, Verdict
+from rubric.gradebook import ClassRow
 
+README = assemble.PACKAGE / "README.md"
+_SAMPLE = re.compile(r"(<!-- sample: grade -->)\n.*?(<!-- /sample -->)", re.DOTALL)
 GOLDEN = assemble.PACKAGE / "fixtures" / "evidence"
 SAMPLE = assemble.PACKAGE / "fixtures" / "submissions"
 SEED = 20_261_130
@@ -39,6 +44,7 @@ class Judged:
     rubric: Rubric
     records: dict[str, tuple[Evidence, ...]] = field(default_factory=dict)
     nodes: dict[str, set[str]] = field(default_factory=dict)
+    rows: list[ClassRow] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def failed(self, key: str) -> set[str]:
@@ -79,6 +85,7 @@ def selfcheck(console: Console, *, record: bool) -> int:
     caught = _check_mistakes(judged, mistakes)
     passing = _check_variants(judged, variants)
     golden = _check_sample(judged, sample, record=record)
+    _check_readme(judged, record=record)
     alone = _alone(judged, mistakes)
     _say(console, f"untouched stubs: {len(judged.unmet('stubs'))} criteria unexecuted, 0 points")
     executable = sum(one.points for one in rubric.criteria if one.kind is Kind.EXECUTED)
@@ -114,6 +121,8 @@ def _judge(
                 answers = submission.files.get("answers.toml")
             judged.records[key] = evidence.map_report(held, judged.rubric, run=run, answers=answers)
             judged.nodes[key] = {test.nodeid for test in held.tests}
+            if submission is not None:
+                judged.rows.append(gradebook.graded(feedback.build(judged.records[key], judged.rubric, run)))
             if number % 20 == 0 or number == len(work):
                 _say(console, f"  judged {number} of {len(work)}")
 
@@ -165,6 +174,20 @@ def _check_sample(judged: Judged, sample: Mapping[str, intake.Submission], *, re
         if not same:
             judged.wrong.append(f"the sample {key} differs from {path.relative_to(assemble.PACKAGE)}")
     return right
+
+
+def _check_readme(judged: Judged, *, record: bool) -> None:
+    """The README shows the class table of the sample class as the package prints it."""
+    text = io.StringIO()
+    console = Console(file=text, width=80, color_system=None, legacy_windows=False)
+    terminal.class_table(sorted(judged.rows, key=lambda row: row.key), console)
+    table = "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+    held = README.read_text(encoding="utf-8")
+    shown = _SAMPLE.sub(lambda match: f"{match[1]}\n```\n{table.strip(chr(10))}\n```\n{match[2]}", held)
+    if record:
+        files.write(README, shown.encode("utf-8"))
+    elif shown != held:
+        judged.wrong.append("README.md shows another class table than the package prints")
 
 
 def _alone(judged: Judged, mistakes: Sequence[Entry]) -> list[str]:
