@@ -86,6 +86,22 @@ def selfcheck(
     return run(_console(), record=record)
 
 
+@app.command
+def proof(
+    *,
+    only: Annotated[str, cyclopts.Parameter(help="Changes to this file alone: a trial, nothing is written.")] = "",
+    every: Annotated[int, cyclopts.Parameter(help="Every so manieth change alone: a trial as well.")] = 1,
+) -> int:
+    """Measure how rarely the judge is wrong and write docs/proof.md; takes minutes and needs the dev environment."""
+    try:
+        from grader.commands.proof import proof as run
+    except ModuleNotFoundError as error:
+        raise catalogue.CatalogueError(f"The proof needs {error.name}: run it as nox -s proof.") from error
+    if every < 1:
+        raise catalogue.CatalogueError("--every is a number of changes: 1 or more.")
+    return run(_console(), only=only, every=every)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and give its exit code; whatever goes wrong is one sentence on standard error."""
     try:
