@@ -19,6 +19,7 @@ from grader.session import Answer, Killed, Kind, Worker
 
 Key = tuple[str, str]
 _FUNCTION = "ledger.apply_event"
+_SQL_CHARS_MAX = 70
 _B_WAITS_S = 1.0
 """How long the other worker may go on before the first one is released, where no lock shows that it waits. Seconds."""
 
@@ -216,9 +217,8 @@ class Player:
             if _is(state, receipts):
                 self._receipts = dict(receipts)
                 return None
-        kind = answers[0][0].kind if answers else Kind.RETURNED
         wanted = " or ".join(dict.fromkeys(_model_words(receipts) for receipts in states))
-        return wanted, f"{'killed' + where + ', ' if not answers else ''}a fresh connection saw {found}", kind
+        return wanted, f"{'killed' + where + ', ' if not answers else ''}a fresh connection saw {found}", Kind.RETURNED
 
     def _apply(self, step: Step, effect: Effect) -> Answer:
         process = self._living()
@@ -236,7 +236,7 @@ class Player:
     def _heard_statement(self, detail: dict[str, Any]) -> None:
         number, sql = detail.get("number"), detail.get("sql")
         self.statements = number if type(number) is int else 0
-        self._sql = f"#{self.statements} {' '.join(str(sql).split())[:70]}"
+        self._sql = f"#{self.statements} {short(str(sql))}"
         if self.watch is not None:
             self.watch(self._sql, self._glance())
 
@@ -263,6 +263,12 @@ def _effects(name: str, detail: dict[str, Any]) -> dict[str, Any]:
 
 def _locked(answer: Answer) -> bool:
     return answer.kind is Kind.RAISED and "OperationalError" in answer.mro and "locked" in answer.text
+
+
+def short(sql: str) -> str:
+    """A statement on one line, cut where it is long."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _SQL_CHARS_MAX else line[: _SQL_CHARS_MAX - 4] + " ..."
 
 
 def said(answer: Answer) -> str:

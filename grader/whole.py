@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader import inspect
-from grader.faults import Finding, Tally, said
+from grader.faults import Finding, Tally, said, short
 from grader.histories import Fault, History, Step
 from grader.lab import Effect, Lab
 from grader.observation import state_words
@@ -58,14 +58,14 @@ class WholePlayer:
             if right:
                 return None
             if settled or (not killed and number > 1):  # nothing will be delivered again
-                return self._wrong((step,), f"after {where} a fresh connection saw {words}", Kind.RETURNED)
+                return self._wrong((step,), f"{where}; a fresh connection saw {words}", Kind.RETURNED)
             answer, _ = self._work(tick, 0)
             where = f"a fresh worker at tick {tick}"
             if answer.kind is not Kind.RETURNED:
                 return self._wrong((step,), f"{where}: {said(answer)}", answer.kind)
         words, right, _ = self._look()
         self.steps.append(f"{where}; a fresh connection sees {words}")
-        return None if right else self._wrong((step,), f"after {where} a fresh connection saw {words}", Kind.RETURNED)
+        return None if right else self._wrong((step,), f"{where}; a fresh connection saw {words}", Kind.RETURNED)
 
     def _wrong(self, history: History, saw: str, kind: Kind) -> Finding:
         return Finding(history=history, expected=_END, saw=saw, kind=kind)
@@ -93,7 +93,7 @@ class WholePlayer:
             if name == "statement":
                 number = detail.get("number")
                 self.statements = number if type(number) is int else 0
-                self._sql = f"#{self.statements} {' '.join(str(detail.get('sql')).split())[:70]}"
+                self._sql = f"#{self.statements} {short(str(detail.get('sql')))}"
                 if self.watch is not None:
                     self.watch(self._sql, self._look()[0])
                 if kill_at and number == kill_at:

@@ -39,6 +39,8 @@ EXECUTED_CAUSES = frozenset(
     }
 )
 UNEXECUTED_CAUSES = frozenset(Cause) - EXECUTED_CAUSES
+STOPPED = EXECUTED_CAUSES - {Cause.WRONG_ANSWER, Cause.EXCEPTION}
+"""Executed and not met, because the code was stopped or its file could not be read: it gave no answer to judge."""
 
 TEXTS = {
     Cause.WRONG_ANSWER: "What your code returned, or left in the database, was not what was expected.",

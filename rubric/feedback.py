@@ -8,7 +8,7 @@ from typing import Any
 
 from rubric import evidence as records
 from rubric import files, pages
-from rubric.causes import TEXTS, Cause
+from rubric.causes import STOPPED, TEXTS, Cause
 from rubric.criteria import Criterion, Kind, Rubric, Shown
 from rubric.evidence import Claimed, Evidence, History, Points, Review, Status, Step, Verdict, points_text, total
 from rubric.hints import TASKS
@@ -33,7 +33,7 @@ class Item:
     status: Status
     verdict: Verdict
     cause: Cause | None
-    cause_text: str  # "" when met
+    cause_text: str  # "" when met, and where the rubric's own sentence says it
     earned: Fraction
     points: int
     done: str
@@ -165,8 +165,10 @@ def _item(record: Evidence, criterion: Criterion) -> Item:
     facts = tuple(visible(sentence) for sentence in record.seen)
     if record.verdict is Verdict.UNKNOWN:
         seen = facts
-    else:
-        seen = (criterion.met if record.verdict is Verdict.MET else criterion.not_met, *facts)
+    elif record.verdict is Verdict.MET:
+        seen = (criterion.met, *facts)
+    else:  # of code that was stopped on the way nobody knows what it would have done
+        seen = facts if record.cause in STOPPED else (criterion.not_met, *facts)
     shown = criterion.shown is Shown.VISIBLE
     review = record.review
     return Item(
@@ -177,7 +179,7 @@ def _item(record: Evidence, criterion: Criterion) -> Item:
         status=record.status,
         verdict=record.verdict,
         cause=record.cause,
-        cause_text=TEXTS[record.cause] if record.cause else "",
+        cause_text=TEXTS[record.cause] if record.cause and record.cause is not Cause.WRONG_ANSWER else "",
         earned=record.earned,
         points=record.points,
         done=criterion.done,
