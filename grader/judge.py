@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import pytest  # noqa: E402  (the checkout is on the path only from here on)
 
-from grader import sandbox  # noqa: E402
+from grader import probe, sandbox  # noqa: E402
 from grader.plugin import Judging  # noqa: E402
 from grader.session import Session  # noqa: E402
 
@@ -38,6 +38,8 @@ class Server:
     def __init__(self, *, practice: bool) -> None:
         self.practice = practice
         self.stage = None if practice else sandbox.Stage()
+        if self.stage is not None:
+            probe.prove(self.stage)
         self.plugin = Judging(self.loop)
         self.forked = False
 

@@ -71,7 +71,8 @@ class Stage:
     The mounts belong to this process's own mount namespace and vanish with it, however it ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bwrap: str | None = None) -> None:
+        self.bwrap = bwrap or bubblewrap()
         self.python = interpreter()
         self.folder: Path | None = None
         if os.getuid() == 0 and not _reachable(self.python):
@@ -183,7 +184,7 @@ def command(
     if os.getuid() == 0:
         uid = _UID_FIRST + slot
         whole += ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
-    whole += [bubblewrap(), "--args", str(arguments), f"/opt/python/bin/{version}"]
+    whole += [stage.bwrap, "--args", str(arguments), f"/opt/python/bin/{version}"]
     return [*whole, "-I", "-S", "-B", "-c", template.START, "/box", "template", str(control_fd), "isolated"], fds
 
 
@@ -277,6 +278,7 @@ _CURES = (
         "unprivileged user namespaces are forbidden: on Ubuntu, sysctl kernel.apparmor_restrict_unprivileged_userns=0",
     ),
     ("namespace", "no user namespaces here: sysctl user.max_user_namespaces, or grade outside the container"),
+    ("failed to execute", "bubblewrap is missing, or the user that the grader drops to may not run it"),
     ("No module named", "the interpreter inside the sandbox does not find its own library"),
 )
 

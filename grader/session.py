@@ -250,8 +250,9 @@ class Worker:
 class Session:
     """One submission's sandbox, started when the first worker is asked for."""
 
-    def __init__(self, start: Callable[[], sandbox.Box], budget_s: float = BUDGET_S) -> None:
+    def __init__(self, start: Callable[[], sandbox.Box], budget_s: float = BUDGET_S, hello_s: float = _OURS_S) -> None:
         self._start = start
+        self._hello_s = hello_s
         self.box: sandbox.Box | None = None
         self.left_s = budget_s
         self.workers: list[Worker] = []
@@ -356,7 +357,7 @@ class Session:
 
     def _open(self) -> sandbox.Box:
         self.box = self._start()
-        self.box.control.settimeout(_OURS_S)
+        self.box.control.settimeout(self._hello_s)
         try:
             hello = self.box.control.recv(65536)
         except OSError:
@@ -365,6 +366,7 @@ class Session:
             why = self.box.complaint()
             self.close()
             raise sandbox.Unavailable(why)
+        self.box.control.settimeout(_OURS_S)
         self.box.watch()
         return self.box
 
