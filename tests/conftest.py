@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from grader import assemble, catalogue, intake
+from grader.runner import Judge
+from rubric import criteria, evidence, report
+from rubric.evidence import Evidence
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "work", "submissions", "evidence", ".*")
@@ -83,3 +90,54 @@ def solved_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the whole checkout, with the model answers in student/; not to be changed."""
     parts = ("student", "fixtures", "grader", "rubric", "reference")
     return copied(tmp_path_factory.mktemp("solved") / "it", *parts, model=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One judged submission: the report as it stands in its file, and the records by criterion code."""
+
+    report: dict[str, Any]
+    records: dict[str, Evidence]
+
+    def test(self, node: str) -> dict[str, Any]:
+        """The report's entry of one test."""
+        return next(one for one in self.report["tests"] if one["nodeid"] == node)
+
+    def codes(self, verdict: str) -> set[str]:
+        """The codes of the criteria with this verdict: met, not met or unknown."""
+        return {code for code, one in self.records.items() if str(one.verdict) == verdict}
+
+
+JudgeIt = Callable[..., Judged]
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeIt]:
+    """Judge the model answers with some files replaced (None: not handed in), on one warm judge; equal ones once."""
+    rubric = criteria.load()
+    known: dict[tuple[str, int], Judged] = {}
+    with Judge(include_hidden=True) as judge:
+
+        def judged(changed: Mapping[str, bytes | None] | None = None, *, seed: int = 1) -> Judged:
+            merged = {**catalogue.reference(), **(changed or {})}
+            files = {name: data for name, data in merged.items() if data is not None}
+            wanted = (intake.digest(files), seed)
+            if wanted not in known:
+                out = tmp_path_factory.mktemp("judged")
+                done = judge.grade(assemble.workspace(Handed(files=files)), out, key="ada", seed=seed)
+                assert done.kind == "graded", done.reason
+                records = evidence.map_report(report.read(out / "report.json"), rubric)
+                known[wanted] = Judged(
+                    report=json.loads((out / "report.json").read_bytes()),
+                    records={rubric.get(one.criterion).code: one for one in records},
+                )
+            return known[wanted]
+
+        yield judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """Files as handed in."""
+
+    files: dict[str, bytes]
