@@ -21,7 +21,7 @@ from typing import Any
 
 from grader import inspect, sandbox, wire
 
-CALL_S = (2.0, 0.5, 0.25, 0.1)
+CALL_S = (2.0, 1.0, 0.5, 0.4)
 """Deadline of a call in seconds: the first, and after one, two, three deadlines passed in the same function."""
 BUDGET_S = 20.0
 """Wall time in seconds that all calls of one submission may take together."""
