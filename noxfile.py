@@ -59,6 +59,12 @@ def selfcheck(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def attack(session: nox.Session) -> None:
+    """Maintainer: prove that no hostile submission wins or leaves anything, and how each fares in a plain pytest."""
+    command(session, "grader.attack", *session.posargs)
+
+
+@nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Maintainer: the package's own tests."""
     session.run(environment(session, "dev"), "-m", "pytest", "-q", *(session.posargs or ["tests"]), external=True)

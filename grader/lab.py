@@ -154,11 +154,11 @@ class Lab:
         """A fresh process with the student's files. `new_process`: a new interpreter too, with another hash seed."""
         return Worker(lab=self, process=self.spawn(fresh=new_process, timeout=db_timeout))
 
-    def spawn(self, *, fresh: bool = False, trace: bool = False, timeout: float = 5.0) -> Process:
+    def spawn(self, *, fresh: bool = False, trace: bool = False, timeout: float = 5.0, tests: bool = False) -> Process:
         """A child over this test's scratch."""
         self._scratch()
         try:
-            return self.session.spawn(fresh=fresh, trace=trace, timeout=timeout)
+            return self.session.spawn(fresh=fresh, trace=trace, timeout=timeout, tests=tests)
         except BudgetSpent:
             self.unexecuted("budget_spent", "The submission had used up its time before this test could run.")
 

@@ -120,7 +120,7 @@ def _notices(ran: Ran, sound: set[str]) -> bool:
 
 def _run(lab: Lab, code: Code) -> Ran:
     lab.folder = None
-    process = lab.spawn()
+    process = lab.spawn(tests=True)
     answer = process.call("own_tests", {"modules": code.modules}, lambda name, detail: {}, "the student's own tests")
     process.end()
     if answer.kind is Kind.UNIMPORTABLE:

@@ -18,6 +18,7 @@ from grader.observation import state_words
 from grader.session import Kind, Session
 
 _LAB = pytest.StashKey[Lab]()
+_LAST = "hidden/test_owntests"
 _ENDED = {
     Kind.DEADLINE: "deadline",
     Kind.DIED: "worker_died",
@@ -41,8 +42,11 @@ class Judging:
         config.addinivalue_line("markers", "control: this test must fail in every run")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """The control test comes first, so that no submission can use up its time before it."""
-        items.sort(key=lambda item: item.get_closest_marker("control") is None)
+        """The control test first, so that no submission can use up its time before it; the student's own tests last.
+
+        They need modules that every later fork would have to carry.
+        """
+        items.sort(key=lambda item: (item.get_closest_marker("control") is None, item.nodeid.startswith(_LAST)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:

@@ -26,7 +26,7 @@ from grader import filters, template
 HERE = Path(__file__).resolve().parent
 SCRATCH_BYTES_MAX = 16 * 1024 * 1024
 SCRATCH_FILES_MAX = 512
-_INSIDE = ("__init__.py", "template.py", "worker.py", "wire.py")
+_INSIDE = ("__init__.py", "template.py", "worker.py", "outcomes.py", "wire.py")
 _UID_FIRST = 61_001
 _LIMITS = ("--nproc=64", "--as=402653184", "--fsize=8388608", "--cpu=30", "--nofile=64", "--core=0", "--memlock=0")
 _NEWNS, _BIND, _REC, _PRIVATE = 0x00020000, 4096, 16384, 1 << 18

@@ -286,13 +286,16 @@ class Session:
             self._schemas = {name: inspect.schema(fds[0], name) for name in ("ledger.db", "queue.db")}
         return fds[0]
 
-    def spawn(self, *, fresh: bool = False, trace: bool = False, timeout: float = 5.0) -> Worker:
-        """A new child over the present scratch. `fresh`: in a new interpreter, with another hash seed."""
+    def spawn(self, *, fresh: bool = False, trace: bool = False, timeout: float = 5.0, tests: bool = False) -> Worker:
+        """A new child over the present scratch. `fresh`: in a new interpreter, with another hash seed.
+
+        `tests`: it will run the student's own tests, which need more modules.
+        """
         if self.left_s <= 0:
             raise BudgetSpent
         ours, theirs = socket.socketpair()
         read, write = os.pipe()
-        message = {"do": "spawn", "fresh": fresh, "trace": trace, "timeout": timeout}
+        message = {"do": "spawn", "fresh": fresh, "trace": trace, "timeout": timeout, "tests": tests}
         try:
             answer, _ = self._ask(message, send=[theirs.fileno(), write])
         finally:

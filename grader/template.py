@@ -11,8 +11,8 @@ import gc
 import importlib
 import json
 import os
-import shutil
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -29,8 +29,10 @@ _GIVEN = (
     "student",
     *(f"student.lab.{name}" for name in ("errors", "store", "effects", "lease_queue", "worker", "drill")),
 )
-_USUAL = ("hashlib", "tempfile", "datetime", "contextlib", "collections", "dataclasses", "typing", "enum", "unittest")
-"""Loaded once before any fork: the given code, and what students' files usually import."""
+_USUAL = ("contextlib", "collections", "dataclasses", "typing", "enum")
+"""Loaded once before any fork: the given code, and what students' files usually import. A fork pays for each."""
+_FOR_TESTS = ("grader.outcomes", "tempfile")
+"""Loaded before the first worker that runs the student's own tests."""
 
 
 class Template:
@@ -93,6 +95,9 @@ class Template:
         os.close(folder)
 
     def _spawn(self, options: dict[str, Any], fds: list[int]) -> int:
+        if options["tests"]:
+            for name in _FOR_TESTS:
+                importlib.import_module(name)
         if self.compiled is None:
             self.compiled = self._compile()
         pid = os.fork()

@@ -12,12 +12,9 @@ from pathlib import Path
 import pytest
 
 PACKAGES = ("student", "grader", "rubric")
-INSIDE_THE_SANDBOX = ("grader/worker.py", "grader/wire.py")
-ALONE_IN_THE_SANDBOX = (
-    "wire",
-    "filters",
-    "student",
-)  # the worker finds its neighbours as files, not as parts of grader
+INSIDE_THE_SANDBOX = ("grader/worker.py", "grader/outcomes.py", "grader/template.py", "grader/wire.py")
+# The sandbox holds these files of the grader and the given code, and no other part of this package.
+ALONE_IN_THE_SANDBOX = ("grader.worker", "grader.outcomes", "grader.wire", "student")
 
 
 def imported(file: Path, root: Path) -> Iterator[str]:
@@ -60,7 +57,7 @@ def foreign(root: Path, files: list[Path], *own: str) -> list[str]:
             for file in files
             for name in imported(file, root)
             if name.split(".")[0] not in sys.stdlib_module_names
-            and not any(name == package or name.startswith(package + ".") for package in own)
+            and not any(f"{name}.".startswith(f"{package}.") or package.startswith(f"{name}.") for package in own)
         }
     )
 

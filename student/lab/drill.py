@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,7 +116,7 @@ def run_case(path: Path | str, case: str) -> list[Row]:
 def demo() -> Iterator[dict[str, Any]]:
     """The traces of all cases, each in a temporary folder that is removed again."""
     for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="redelivery-") as folder:
+        with _temporary_folder() as folder:
             yield {"case": case, "trace": run_case(folder, case)}
 
 
@@ -139,9 +138,17 @@ def _total(ledger: Path) -> int:
 
 
 @contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    import tempfile  # here, since who brings a folder does not need it
+
+    with tempfile.TemporaryDirectory(prefix="redelivery-") as name:
+        yield Path(name)
+
+
+@contextmanager
 def _files(folder: Path | None) -> Iterator[tuple[Path, LeaseQueue, sqlite3.Connection]]:
     if folder is None:
-        with tempfile.TemporaryDirectory(prefix="redelivery-") as name, _files(Path(name)) as files:
+        with _temporary_folder() as place, _files(place) as files:
             yield files
         return
     ledger = folder / "ledger.db"
