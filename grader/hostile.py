@@ -38,6 +38,18 @@ _TOKENS = {
 }
 
 
+_IDLE_TESTS = b"""import unittest
+
+
+class MyTests(unittest.TestCase):
+    def test_conflict(self):
+        self.assertTrue(True)
+
+    def test_three_timeouts(self):
+        self.assertTrue(True)
+"""
+
+
 class CorpusError(Exception):
     """An entry cannot be read or made: one sentence that names it."""
 
@@ -62,7 +74,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Attack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One hostile submission. `spoils`: first parts of the criteria that the attack itself breaks; no other may change."""
+    """One hostile submission. `spoils`: criteria (or first parts of them) that it breaks itself; others stay."""
 
     id: str
     title: str  # what it tries, in one sentence
@@ -101,16 +113,14 @@ def load(folder: Path = CORPUS) -> tuple[Attack, ...]:
 
 
 def honest(*, tests: bool = False) -> dict[str, bytes]:
-    """The work that every attack is added to, by name relative to student/; its own tests only where they matter."""
+    """The work that every attack is added to. `tests`: with own tests in it, which notice nothing."""
     files = catalogue.reference()
     known = {one.id: one for one in catalogue.load(catalogue.MISTAKES)}
     for name in _MISTAKES:
         files = catalogue.written(known[name], files)
-    return {
-        name: data.replace(b"Model answer", b"My answer")
-        for name, data in files.items()
-        if tests or not name.startswith("tests/")
-    }
+    kept = {name: data.replace(b"Model answer", b"My answer") for name, data in files.items()}
+    del kept["tests/test_mine.py"]
+    return kept | ({"tests/test_mine.py": _IDLE_TESTS} if tests else {})
 
 
 def neighbour() -> dict[str, bytes]:
@@ -134,7 +144,7 @@ def contents(attack: Attack) -> dict[str, bytes]:
         name = f"student/{attack.file}"
         before = b"" if attack.replaces else files.get(name, b"") + b"\n\n"
         files[name] = before + filled(attack.code).encode("utf-8", "surrogatepass")
-    return files | {name: filled(text).encode("utf-8", "surrogatepass") for name, text in attack.files.items()}
+    return files | {filled(name): filled(text).encode("utf-8", "surrogatepass") for name, text in attack.files.items()}
 
 
 def upload(attack: Attack, folder: Path) -> Path:
@@ -170,7 +180,7 @@ def _zip(attack: Attack, files: dict[str, bytes]) -> bytes:
         for name, data in files.items():
             archive.writestr(name, data)
         for entry in attack.entries:
-            info = zipfile.ZipInfo(entry.name)
+            info = zipfile.ZipInfo(filled(entry.name))
             info.compress_type = zipfile.ZIP_DEFLATED
             info.create_system = 3
             info.external_attr = (0o120777 if entry.link else 0o100644) << 16
@@ -189,7 +199,7 @@ def _tar(attack: Attack, files: dict[str, bytes]) -> bytes:
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
         for entry in attack.entries:
-            info = tarfile.TarInfo(entry.name)
+            info = tarfile.TarInfo(filled(entry.name))
             data = b"".join(_parts(entry))
             if entry.special:
                 info.type, info.devmajor, info.devminor = kinds[entry.special], 1, 5

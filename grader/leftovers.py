@@ -37,7 +37,8 @@ class Listener:
         self.connections = 0
         self._sockets = [socket.socket(socket.AF_INET), socket.socket(socket.AF_UNIX)]
         self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for held, address in zip(self._sockets, (("127.0.0.1", port), f"\0{MARK}-{port}"), strict=True):
+        addresses: tuple[tuple[str, int] | str, ...] = (("127.0.0.1", port), f"\0{MARK}-{port}")
+        for held, address in zip(self._sockets, addresses, strict=True):
             with suppress(OSError):  # in use by another run on this machine: then that one counts
                 held.bind(address)
                 held.listen(16)
