@@ -33,6 +33,20 @@ RUNS = 20
 REPEATED = 10
 """How many known mistakes are judged RUNS times, besides the model answers."""
 SAY_EVERY = 20
+HEAD = """# How rarely the judge is wrong
+
+Written by `nox -s proof`; do not edit. All of it was judged by the grader that judges students, in its sandbox."""
+MEANING = """A known mistake counts as caught when a criterion was executed and not met. The proof also asks for more:
+each must fail all the criteria that the catalogue names for it, every listed equivalent must still be generated and not
+be caught, and the model answers must meet everything."""
+GENERATED = """Made by cosmic-ray's operators, and by our own for statements, arguments, elements, texts and SQL, from
+the four files of the model answers. Left out: annotations, type variables, docstrings, imports."""
+LIMITS = """- That no wrong solution passes. Catalogue and operators hold mistakes that somebody or something thought of;
+  a new kind of mistake may pass.
+- Anything about two mistakes at once: every entry changes the model answers in one respect.
+- That the sandbox holds; attacks are tried by another command.
+- Anything about written work, which a person reads.
+- That another machine, seed or Python gives the same figures; `nox -s proof` repeats them on yours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +78,10 @@ class Seen:
         """The codes of the criteria that were executed and not met, in the rubric's order."""
         failed = self.judged.failed(key) if key in self.judged.records else set()
         return tuple(one.code for one in self.judged.rubric.criteria if one.code in failed)
+
+    def unmet(self, key: str) -> set[str]:
+        """The codes of the executable criteria that were not executed and met."""
+        return self.judged.unmet(key) if key in self.judged.records else set()
 
     def passes(self, key: str) -> bool:
         """Everything that can be executed was executed and met."""
@@ -145,7 +163,8 @@ def found(plan: Plan, seen: Seen) -> list[str]:
         if listed and caught:
             wrong.append(f"{place} stands on the list of equivalents, and fails {' '.join(caught)}")
         elif not listed and not caught:
-            wrong.append(f"{place} survives")
+            left = () if seen.passes(one.key) else ("; it leaves unexecuted:", *sorted(seen.unmet(one.key)))
+            wrong.append(" ".join((f"{place} survives", *left)))
     if plan.whole:
         wrong += [f"{one.file}: {one.before} -> {after} stands on the list of equivalents, and is not generated"
                   for one, after in stale(plan.mutants, plan.equivalents)]  # fmt: skip
@@ -172,11 +191,10 @@ def headline(plan: Plan, seen: Seen) -> list[str]:
     if plan.whole:
         identical = sum(seen.identical(key, plan.runs) for key in plan.repeated)
         total = len(plan.repeated) * plan.runs
+        accepted, rejected = len(plan.mistakes) - caught, len(plan.variants) - passing
         lines = [
-            f"- known mistakes caught: {caught} of {len(plan.mistakes)}"
-            f" (**false accepts: {len(plan.mistakes) - caught}**)",
-            f"- correct variants that pass everything: {passing} of {len(plan.variants)}"
-            f" (**false rejects: {len(plan.variants) - passing}**)",
+            f"- known mistakes caught: {caught} of {len(plan.mistakes)} (**false accepts: {accepted}**)",
+            f"- correct variants accepted: {passing} of {len(plan.variants)} (**false rejects: {rejected}**)",
         ]
     lines.append(
         f"- generated changes to the model answers: {len(plan.mutants)}; caught {noticed}, equivalent or about nothing"
@@ -201,13 +219,10 @@ def page(plan: Plan, seen: Seen, wrong: Sequence[str]) -> str:
     silent = [one.code for one in executed if one.code not in failing]
     operator_names = Counter(re.sub(r"_.*", "", one.operator) for one in plan.mutants)
     parts = [
-        "# How rarely the judge is wrong",
-        "Written by `nox -s proof`; do not edit. All of it was judged by the grader that judges students, in its sandbox.",
+        HEAD,
         "## Figures",
         "\n".join(headline(plan, seen)),
-        "A known mistake counts as caught when a criterion was executed and not met. The proof also asks for more: each"
-        " must fail all the criteria that the catalogue names for it, every listed equivalent must still be generated"
-        " and not be caught, and the model answers must meet everything.",
+        MEANING,
         *(["## Findings", "\n".join(f"- {_cell(one)}" for one in wrong)] if wrong else []),
         "## Criteria that alone catch something",
         "Without this criterion, these would pass. Known mistakes by id, generated changes by number.",
@@ -234,8 +249,7 @@ def page(plan: Plan, seen: Seen, wrong: Sequence[str]) -> str:
             [(one.id, one.idea, "yes" if seen.passes(one.id) else "**no**") for one in plan.variants],
         ),
         "## Generated changes",
-        "Made by cosmic-ray's operators and by those of `grader/operators.py` from the four files of the model answers."
-        " Left out: annotations, type variables, docstrings, imports.",
+        GENERATED,
         _table(
             ("file", "generated", "caught", "equivalent or not promised"),
             [(name, str(len(of)), str(sum(bool(seen.caught(one.key)) for one in of)),
@@ -250,13 +264,7 @@ def page(plan: Plan, seen: Seen, wrong: Sequence[str]) -> str:
         "A test could notice these. The hand-out promises nothing about them, so nobody may lose points for them.",
         _equivalents(one for one in plan.equivalents if one.unpromised),
         "## What this does not show",
-        "- That no wrong solution passes. Catalogue and operators hold mistakes that somebody or something thought of;"
-        " a new kind of mistake may pass.\n"
-        "- Anything about two mistakes at once: every entry changes the model answers in one respect.\n"
-        "- That the sandbox holds: attacks are the business of `grader/attacks/`.\n"
-        "- Anything about written work, which a person reads.\n"
-        "- That other machines give the same figures: they hold for one machine, one seed and one Python;"
-        " `nox -s proof` repeats them on yours.",
+        LIMITS,
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
