@@ -59,6 +59,12 @@ def selfcheck(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def proof(session: nox.Session) -> None:
+    """Maintainer: measure how rarely the judge is wrong, and write docs/proof.md; takes minutes."""
+    command(session, "grader", "proof", *session.posargs, packages="dev")
+
+
+@nox.session(venv_backend="none")
 def attack(session: nox.Session) -> None:
     """Maintainer: prove that no hostile submission wins or leaves anything, and how each fares in a plain pytest."""
     command(session, "grader.attack", *session.posargs)
@@ -85,9 +91,9 @@ def types(session: nox.Session) -> None:
     session.run(environment(session, "dev"), "-m", "mypy", *session.posargs, external=True)
 
 
-def command(session: nox.Session, *arguments: str) -> None:
+def command(session: nox.Session, *arguments: str, packages: str = "run") -> None:
     """Run `python -m ARGUMENTS…` and end nox with that command's exit code, which nox itself would turn into 1."""
-    python = environment(session, "run")
+    python = environment(session, packages)
     with subprocess.Popen([python, "-m", *arguments], cwd=ROOT, env=surroundings(python)) as process:
         while True:
             try:

@@ -41,8 +41,8 @@ each must fail all the criteria that the catalogue names for it, every listed eq
 be caught, and the model answers must meet everything."""
 GENERATED = """Made by cosmic-ray's operators, and by our own for statements, arguments, elements, texts and SQL, from
 the four files of the model answers. Left out: annotations, type variables, docstrings, imports."""
-LIMITS = """- That no wrong solution passes. Catalogue and operators hold mistakes that somebody or something thought of;
-  a new kind of mistake may pass.
+LIMITS = """- That no wrong solution passes. Catalogue and operators hold mistakes that somebody or something thought
+  of; a new kind of mistake may pass.
 - Anything about two mistakes at once: every entry changes the model answers in one respect.
 - That the sandbox holds; attacks are tried by another command.
 - Anything about written work, which a person reads.
