@@ -11,6 +11,7 @@ from typing import Protocol
 
 PACKAGE = Path(__file__).resolve().parent.parent
 STUBS = ("conflict.py", "ledger.py", "retry.py", "review.py")
+LOG = "work/runs.jsonl"
 WRITTEN = ("answers.toml", "writeup.md", "resource_plan.md")
 FIXTURES = ("deliveries.json", "drafts.json", "bad_events.json")
 

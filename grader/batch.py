@@ -14,9 +14,9 @@ import sqlite3
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -43,14 +43,14 @@ class BatchError(Exception):
 class Done:
     """One upload with its result. `run` is what run.json holds; `fresh` is False when an earlier result stands.
 
-    `answers` holds answers.toml as handed in, and is there only while the result is reported.
+    `written` holds the written half as handed in, by file name, and is there only while the result is reported.
     """
 
     key: str
     folder: Path
     run: dict[str, object]
     fault: intake.Fault | None = None
-    answers: bytes | None = None
+    written: Mapping[str, bytes] = field(default_factory=dict)
     fresh: bool = True
 
     @property
@@ -136,8 +136,7 @@ class Batch:
             if earlier is None:
                 yield work
             else:
-                answers = one.files.get("answers.toml")
-                self._tell(Done(key=one.key, folder=folder, run=earlier, answers=answers, fresh=False))
+                self._tell(Done(key=one.key, folder=folder, run=earlier, written=intake.written(one), fresh=False))
 
     def _earlier(self, work: _Work) -> dict[str, object] | None:
         """run.json of an earlier result, if it is of the same bytes, seed and grader, and its files are still there."""
@@ -214,8 +213,8 @@ class Batch:
 
     def _finish(self, work: _Work, answer: Answer | None, reason: str | None, report: bytes) -> None:
         run = run_json(work.submission, seed=work.seed, ran=answer, started=work.started, reason=reason)
-        answers = work.submission.files.get("answers.toml")
-        self._record(Done(key=work.submission.key, folder=work.folder, run=run, answers=answers), report)
+        written = intake.written(work.submission)
+        self._record(Done(key=work.submission.key, folder=work.folder, run=run, written=written), report)
 
     def _record(self, done: Done, report: bytes) -> None:
         """Files first, then the ledger: ended in between, the same work is simply done again."""
@@ -249,7 +248,7 @@ class Batch:
 
     def _tell(self, done: Done) -> None:
         self.report(done)
-        self.done.append(replace(done, answers=None))
+        self.done.append(replace(done, written={}))
 
     def _stop(self) -> None:
         for slot in self.slots.values():

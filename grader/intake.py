@@ -59,6 +59,12 @@ def find(path: Path, limits: Limits | None = None) -> list[Upload]:
     return _find(path)
 
 
+def written(one: Submission) -> dict[str, bytes]:
+    """The written half as it lies beside a report, by file name: answers, texts, and the student's own log of runs."""
+    names = {name: name for name in assemble.WRITTEN} | {assemble.LOG: assemble.LOG.rpartition("/")[2]}
+    return {beside: one.files[name] for name, beside in names.items() if name in one.files}
+
+
 def digest(files: dict[str, bytes]) -> str:
     """sha256 (hex) over names and bytes; the same files give the same digest, zipped or not."""
     total = hashlib.sha256()

@@ -121,6 +121,8 @@ class Layout:
                 offers.setdefault(stands_for[0], []).append((name == stands_for[0], stands_for[1], name, member))
             elif folder.casefold() == "tests" and _TEST_NAME.fullmatch(name) and name != "__init__.py":
                 tests.setdefault("tests/" + name, []).append((path, member))
+            elif path.casefold() == assemble.LOG:
+                offers.setdefault(assemble.LOG, []).append((True, (), name, member))
             elif not folder and name == "test_mine.py":
                 offers.setdefault("tests/test_mine.py", []).append((False, (), name, member))
         chosen = {name: self._best(name, held) for name, held in offers.items()}

@@ -32,12 +32,13 @@ def map_file(path: Path, rubric: Rubric) -> Mapped:
     """Map one report file, with run.json, answers.toml and review.toml beside it if there. Raises ReportError."""
     held = report.read(path)
     run = read_run(path.parent)
-    answers = _bytes(path.parent / "answers.toml")
+    answers, log = _bytes(path.parent / "answers.toml"), _bytes(path.parent / "runs.jsonl")
     signed = reviews.read(path.parent / reviews.FILE, rubric, run)
-    evidence = map_report(held, rubric, run=run, reviews=signed, answers=answers)
+    evidence = map_report(held, rubric, run=run, reviews=signed, answers=answers, log=log)
     told = words.build(evidence, rubric, run)
     ours = any(one.cause is Cause.GRADER_FAULT for one in evidence)
-    attention = bool(told.void) or ours or (run is not None and bool(_reason(run)))
+    suspect = bool(told.void or gradebook.suspicion(told))
+    attention = suspect or ours or (run is not None and bool(_reason(run)))
     return Mapped(evidence=evidence, feedback=told, doubts=held.doubts, attention=attention)
 
 

@@ -67,6 +67,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     numbers: tuple[int, ...] = ()
 
 
+class Prediction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the given drill shows, by the dotted name of the box in answers.toml, to set beside a prediction."""
+
+    criterion: str
+    expected: dict[str, int]
+    cases: dict[str, tuple[str, int, int, int]]  # the last line of each trace: queue, deliveries, effects, receipts
+
+
 class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole rubric; points are whole points."""
 
@@ -79,6 +87,7 @@ class Rubric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     control_test: str  # node id of the test that must fail; "" for a rubric without one
     not_shown: tuple[str, ...]  # what no report of this lab shows
     claims: tuple[Claim, ...] = ()
+    prediction: Prediction | None = None
     claims_at: str = ""  # id of the criterion beside which noted commands are shown; "" shows none
     criteria: tuple[Criterion, ...]
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from rubric import answers as notes
+from rubric import prediction
 from rubric.answers import Answers, Claimed, Standing
 from rubric.causes import EXECUTED_CAUSES, UNEXECUTED_CAUSES, Cause
 from rubric.criteria import LEVELS, Criterion, Kind, Rubric, Shown
@@ -123,10 +124,12 @@ def map_report(
     run: Mapping[str, Any] | None = None,
     reviews: Sequence[Review] = (),
     answers: Answers | bytes | None = None,
+    log: bytes | None = None,
 ) -> tuple[Evidence, ...]:
     """One record for each criterion of the rubric, in its order, whatever the report holds or lacks; raises nothing.
 
-    `run` is what run.json holds (only its `files` matter here), `answers` a student's answers.toml.
+    `run` is what run.json holds (only its `files` matter here), `answers` a student's answers.toml,
+    `log` the runs.jsonl that came with it.
     """
     heard: dict[str, list[Test]] = {}
     for test in report.tests:
@@ -149,6 +152,10 @@ def map_report(
         seen = (said.trouble,) if said.trouble else ()
         beside = [replace(one, claims=claims, seen=seen) for one in records if one.criterion == rubric.claims_at]
         records = [beside[0] if one.criterion == rubric.claims_at else one for one in records]
+    if isinstance(answers, bytes) and rubric.prediction is not None:
+        facts = prediction.facts(answers, log, rubric.prediction)
+        at = rubric.prediction.criterion
+        records = [replace(one, seen=(*one.seen, *facts)) if one.criterion == at else one for one in records]
     return tuple(records)
 
 

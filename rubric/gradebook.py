@@ -72,7 +72,8 @@ class ClassRow:
 def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
     """The row of a submission with feedback; a void or practice run needs attention and has no points.
 
-    Where the grader failed at some criteria the points stay, and the row needs attention.
+    Where the grader failed at some criteria, or the code wrote into the grader's own channel, the points stay, and the
+    row needs attention.
     """
     key = key or feedback.submission
     if feedback.void or feedback.practice:
@@ -87,12 +88,14 @@ def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
         if known or part in exact:  # a part of which nothing was executed stays blank
             exact[part] = exact.get(part, Fraction(0)) + (item.earned if known else 0)
     causes = Counter(item.cause for item in feedback.items if item.cause is not None)
-    ours = [item.code for item in feedback.items if item.cause is Cause.GRADER_FAULT]
+    reason = suspicion(feedback)
+    if ours := [item.code for item in feedback.items if item.cause is Cause.GRADER_FAULT]:
+        reason = f"The grader failed at {', '.join(ours)}; staff must look."
     return ClassRow(
         key=key,
         name=name,
-        status=RowStatus.NEEDS_ATTENTION if ours else RowStatus.GRADED,
-        reason=f"The grader failed at {', '.join(ours)}; staff must look." if ours else "",
+        status=RowStatus.NEEDS_ATTENTION if reason else RowStatus.GRADED,
+        reason=reason,
         parts={part: int(points * 100 // 1) for part, points in exact.items()},
         earned=feedback.points.hundredths,
         executed=feedback.points.executed * 100,
@@ -111,6 +114,17 @@ def graded(feedback: Feedback, *, name: str = "", key: str = "") -> ClassRow:
             for item in feedback.items
         ),
     )
+
+
+def suspicion(feedback: Feedback) -> str:
+    """Why a person must look at what was handed in, with the fact that gave it away; "" where nothing did.
+
+    Bytes on the channel between worker and grader come from nowhere but code that looked for it.
+    """
+    codes = [item.code for item in feedback.items if item.cause is Cause.PROTOCOL_VIOLATION]
+    if not codes:
+        return ""
+    return f"Tampering suspected: the code wrote into the grader's own channel at {', '.join(codes)}; a person must look."
 
 
 def unmarked(key: str, *, reason: str, name: str = "", status: RowStatus = RowStatus.NEEDS_ATTENTION) -> ClassRow:

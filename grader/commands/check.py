@@ -38,8 +38,8 @@ def check(console: Console, out: Path = OUT) -> int:
     if reason is not None:
         console.print(Text(reason))
         return 1
-    if "answers.toml" in one.files:
-        record.write(out / "answers.toml", one.files["answers.toml"])
+    for name, data in intake.written(one).items():
+        record.write(out / name, data)
     mapped = classes.map_file(out / "report.json", rubric)
     feedback.write(mapped.feedback, mapped.evidence, out)
     terminal.show(mapped.feedback, console)

@@ -15,7 +15,6 @@ from rubric.visible import visible
 
 SAMPLE = assemble.PACKAGE / "fixtures" / "submissions"
 OUT = assemble.PACKAGE / "out"
-_WRITTEN = "answers.toml"
 
 
 class _Rate(ProgressColumn):
@@ -43,10 +42,11 @@ class _Evening:
 
     def heard(self, done: batch.Done) -> None:
         """One submission has a result on disk: map it, write its feedback, show its line."""
-        if done.answers is not None:
-            record.write(done.folder / _WRITTEN, done.answers)
-        elif done.fresh:
-            (done.folder / _WRITTEN).unlink(missing_ok=True)
+        for name in (*assemble.WRITTEN, assemble.LOG.rpartition("/")[2]):
+            if name in done.written:
+                record.write(done.folder / name, done.written[name])
+            else:
+                (done.folder / name).unlink(missing_ok=True)
         row = classes.map_place(done.folder, self.rubric)
         self.rows.append(row)
         attention = sum(one.status is RowStatus.NEEDS_ATTENTION for one in self.rows)

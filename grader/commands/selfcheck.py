@@ -115,11 +115,12 @@ def _judge(
             else:
                 held = report.read(one.report)
             submission = sample.get(key.removeprefix("sample/")) if key.startswith("sample/") else None
-            run, answers = None, None
+            run, beside = None, dict[str, bytes]()
             if submission is not None:
                 run = facts.run_json(submission, seed=one.work.seed, ran=one.run, started="", reason=one.run.reason)
-                answers = submission.files.get("answers.toml")
-            judged.records[key] = evidence.map_report(held, judged.rubric, run=run, answers=answers)
+                beside = intake.written(submission)
+            answers, log = beside.get("answers.toml"), beside.get("runs.jsonl")
+            judged.records[key] = evidence.map_report(held, judged.rubric, run=run, answers=answers, log=log)
             judged.nodes[key] = {test.nodeid for test in held.tests}
             if submission is not None:
                 judged.rows.append(gradebook.graded(feedback.build(judged.records[key], judged.rubric, run)))
