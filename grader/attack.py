@@ -61,6 +61,7 @@ def run(attacks: Sequence[Attack], *, judges: int = JUDGES, compare: bool = True
         thread.start()
     for thread in threads:
         thread.join()
+    listener.close()
     return [tried[number] for number in sorted(tried)], wrong
 
 

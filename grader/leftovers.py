@@ -44,6 +44,13 @@ class Listener:
                 held.listen(16)
                 threading.Thread(target=self._count, args=(held,), daemon=True).start()
 
+    def close(self) -> None:
+        """Stop listening."""
+        for held in self._sockets:
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
+            held.close()
+
     def _count(self, held: socket.socket) -> None:
         while True:
             try:

@@ -124,7 +124,7 @@ def suspicion(feedback: Feedback) -> str:
     codes = [item.code for item in feedback.items if item.cause is Cause.PROTOCOL_VIOLATION]
     if not codes:
         return ""
-    return f"Tampering suspected: the code wrote into the grader's own channel at {', '.join(codes)}; a person must look."
+    return f"Tampering suspected: code wrote into the grader's own channel at {', '.join(codes)}; a person must look."
 
 
 def unmarked(key: str, *, reason: str, name: str = "", status: RowStatus = RowStatus.NEEDS_ATTENTION) -> ClassRow:

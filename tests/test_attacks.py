@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -13,7 +16,8 @@ from grader import attack, hostile, leftovers, owntests, plain
 from grader.hostile import Attack, Pack
 from grader.runner import Judge
 from grader.trial import Trial
-from rubric import criteria
+from rubric import criteria, evidence, feedback, gradebook
+from rubric import report as reports
 
 CORPUS = hostile.load()
 SAMPLE = (
@@ -24,24 +28,10 @@ SAMPLE = (
 
 
 @pytest.fixture(scope="module")
-def trial() -> Trial:
+def trial() -> Iterator[Trial]:
     """A warm judge and what it says about honest work."""
-    judge = Judge(include_hidden=True)
-    judge.__enter__()
-    try:
-        return Trial(judge, leftovers.Listener())
-    finally:
-        _OPEN.append(judge)
-
-
-_OPEN: list[Judge] = []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _closed() -> object:
-    yield
-    for judge in _OPEN:
-        judge.close()
+    with Judge(include_hidden=True) as judge, closing(leftovers.Listener()) as listener:
+        yield Trial(judge, listener)
 
 
 def test_the_corpus_is_sound() -> None:
@@ -74,6 +64,24 @@ def test_an_attack_gains_nothing_and_leaves_nothing(trial: Trial, one: Attack) -
     got = trial.hand_in(one)
     assert trial.watch.left(frozenset({trial.judge.pid})) == []
     assert trial.gains(one, got) == []
+
+
+def test_tampering_is_a_verdict_of_its_own(trial: Trial) -> None:
+    """Bytes on the grader's own channel leave the points as they are, and a person must look, with the fact."""
+    rubric = criteria.load()
+    phase = {"outcome": "passed"}
+    tests = [
+        {"nodeid": rubric.control_test, "outcome": "failed", "setup": phase, "call": {"outcome": "failed"},
+         "teardown": phase, "metadata": {"criterion": None, "cause": "wrong_answer"}},
+        {"nodeid": rubric.get("ledger.new_event_is_applied").tests[0], "outcome": "failed", "setup": phase,
+         "call": {"outcome": "failed"}, "teardown": phase, "metadata": {"cause": "protocol_violation"}},
+    ]  # fmt: skip
+    report = reports.parse(json.dumps({"exitcode": 1, "summary": {"failed": 2, "total": 2}, "tests": tests}).encode())
+    row = gradebook.graded(feedback.build(evidence.map_report(report, rubric), rubric), key="ada")
+    assert row.status is gradebook.RowStatus.NEEDS_ATTENTION and row.earned == 0
+    assert "own channel at L1" in row.reason and "a person must look" in row.reason
+    one = next(one for one in CORPUS if one.id == "wire.sprayed_frames")
+    assert trial.hand_in(one).signs == ("bytes on the grader's own channel",)
 
 
 def test_a_win_would_be_noticed(trial: Trial) -> None:
