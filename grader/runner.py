@@ -25,6 +25,8 @@ from grader import sandbox
 HERE = Path(__file__).resolve().parent
 START_S = 60.0
 ANSWER_S = 90.0
+END_S = 2.0
+"""How long a judge may take to end by itself. Seconds."""
 
 
 class Outcome(StrEnum):
@@ -72,6 +74,11 @@ class Judge:
         """End the judge and whatever it runs."""
         if self._process is not None:
             assert self._process.stdin is not None and self._process.stdout is not None
+            try:
+                self._process.stdin.close()  # an idle judge ends by itself and tidies up
+                self._process.wait(END_S)
+            except (OSError, subprocess.TimeoutExpired):
+                pass
             try:
                 os.killpg(
                     self._process.pid, signal.SIGKILL

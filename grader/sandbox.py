@@ -21,13 +21,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader import filters, template
+from grader import cgroups, filters, template
 
 HERE = Path(__file__).resolve().parent
 SCRATCH_BYTES_MAX = 16 * 1024 * 1024
 SCRATCH_FILES_MAX = 512
 _INSIDE = ("__init__.py", "template.py", "worker.py", "outcomes.py", "wire.py")
 _UID_FIRST = 61_001
+_STAGED = "redelivery-python-"
 _LIMITS = ("--nproc=64", "--as=402653184", "--fsize=8388608", "--cpu=30", "--nofile=64", "--core=0", "--memlock=0")
 _NEWNS, _BIND, _REC, _PRIVATE = 0x00020000, 4096, 16384, 1 << 18
 
@@ -74,6 +75,7 @@ class Stage:
     def __init__(self, bwrap: str | None = None) -> None:
         self.bwrap = bwrap or bubblewrap()
         self.python = interpreter()
+        self.group = cgroups.make()
         self.folder: Path | None = None
         if os.getuid() == 0 and not _reachable(self.python):
             self._stage()
@@ -82,7 +84,8 @@ class Stage:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(_NEWNS) or libc.mount(b"none", b"/", None, _REC | _PRIVATE, None):
             raise Unavailable("this root may not make a mount namespace; grade as an ordinary user instead")
-        self.folder = Path(tempfile.mkdtemp(prefix="redelivery-python-"))
+        _remove_stale()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_STAGED}{os.getpid()}-"))
         if libc.mount(b"tmpfs", str(self.folder).encode(), b"tmpfs", 0, b"size=1m,mode=0755"):
             raise Unavailable("this root may not mount a tmpfs; grade as an ordinary user instead")
         staged: list[Path] = []
@@ -104,10 +107,20 @@ class Stage:
         return list(zip(self.python.shared, names, strict=True))
 
     def close(self) -> None:
-        """Take the empty folder away; the mounts go with the process."""
+        """Take the control group and the empty folder away; the mounts go with the process."""
+        if self.group is not None:
+            self.group.close()
         if self.folder:
             ctypes.CDLL(None).umount2(str(self.folder).encode(), 2)
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _remove_stale() -> None:
+    """Take away the empty folders of judges that were killed; their mounts have gone with them."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_STAGED}*-*"):
+        pid = old.name.removeprefix(_STAGED).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _reachable(python: Interpreter) -> bool:
@@ -297,6 +310,7 @@ def start(stage: Stage, files: dict[str, bytes], slot: int = 0) -> Box:
             stderr=subprocess.PIPE,
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"},
             cwd="/",
+            preexec_fn=stage.group.join if stage.group is not None else None,
         )
     except OSError as error:
         ours.close()

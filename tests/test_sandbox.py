@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import assemble, probe, sandbox
+from grader import assemble, cgroups, probe, sandbox
 from grader.session import Kind, Session
 
 BWRAP = sandbox.bubblewrap()
@@ -158,3 +158,23 @@ def test_the_probe_has_attempts_that_a_plain_process_can_do() -> None:
     assert isinstance(attempts, dict)
     for name in ("open a network socket", "see /etc", "read the environment", "see /proc"):
         attempts[name]()
+
+
+def test_a_control_group_caps_what_a_sandbox_holds_where_one_can_be_made() -> None:
+    """All processes of a sandbox are in the group, its caps are set, and it is gone after the end."""
+    stage = sandbox.Stage()
+    if stage.group is None:
+        assert not os.access("/sys/fs/cgroup/memory", os.W_OK)
+        stage.close()
+        return
+    session = Session(functools.partial(sandbox.start, stage, FILES, slot=3003))
+    session.fresh_scratch()
+    session.spawn()
+    folders = stage.group.folders
+    inside = [(folder / "cgroup.procs").read_text().split() for folder in folders]
+    limits = [path.read_text().strip() for folder in folders for path in folder.glob("*.limit_in_bytes")]
+    session.close()
+    stage.close()
+    assert all(len(held) >= 3 for held in inside), "bubblewrap, the template and a worker are in the group"
+    assert str(cgroups.MEMORY_BYTES_MAX) in limits or not limits
+    assert [folder for folder in folders if folder.exists()] == []
