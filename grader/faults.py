@@ -46,6 +46,8 @@ class Tally:
     histories: int = 0
     faults: int = 0
     faults_reached: int = 0
+    unseen: bool = False
+    """A traced call came to its end and its statement hook was gone: there were statements that nobody saw."""
 
     def counts(self, noun: str) -> dict[str, int]:
         """For the report."""
@@ -111,10 +113,11 @@ class Player:
     def _killed(self, step: Step, right: str, after: dict[Key, int]) -> tuple[str, str, Kind] | None:
         self.tally.faults += 1
         process = self._living()
-        reached = False
+        reached = hooked = False
 
         def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
-            nonlocal reached
+            nonlocal reached, hooked
+            hooked = hooked or name == "hook"
             if name == "statement":
                 self._heard_statement(detail)
                 if detail.get("number") == step.at:
@@ -125,6 +128,7 @@ class Player:
 
         self.statements = 0
         answer = process.call("apply", {"event": step.event, "trace": True}, heard, _FUNCTION)
+        self.tally.unseen |= not reached and not hooked
         if not reached and answer.kind in (Kind.RETURNED, Kind.RAISED) and step.at == self.statements + 1:
             reached = True  # past its last statement: the work is done, the acknowledgement is not
             self._sql = "its end, before it could acknowledge"

@@ -152,9 +152,7 @@ def _complete(lab: Lab, player: Player | WholePlayer, noun: str) -> None:
     """Skip as partly run where a fault was not reached, or none was there to reach."""
     tally = player.tally
     lab.counts = tally.counts(noun)
-    if tally.faults_reached < tally.faults or tally.faults == 0:
-        words = noun.replace("_", " ")
-        lab.unexecuted(
-            "partly_run",
-            f"{tally.faults_reached} of {tally.faults} {words} executed: the statements could not all be seen.",
-        )
+    if tally.faults_reached < tally.faults or tally.faults == 0 or tally.unseen:
+        words = f"{tally.faults_reached} of {tally.faults} {noun.replace('_', ' ')} executed"
+        why = ", because the connection's trace callback was taken away" if tally.unseen else ""
+        lab.unexecuted("partly_run", f"{words}: the statements could not all be seen{why}.")

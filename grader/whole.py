@@ -23,6 +23,8 @@ _RUN = Step(letter="W")
 MESSAGES = (Step(letter="A", amount=30), Step(letter="A", amount=30))
 RESTARTS = (5, 10, 15)
 """Ticks at which a fresh worker goes on."""
+FILES = 2
+"""Queue and ledger: a connection each, with a hook each."""
 _END = "A applied once, one rejection, all messages settled"
 
 
@@ -86,10 +88,11 @@ class WholePlayer:
         process: Worker = self.lab.spawn(trace=True)
         self.lab.import_all(process, ("review",))
         self.statements = 0
-        killed = False
+        killed, hooks = False, 0
 
         def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
-            nonlocal killed
+            nonlocal killed, hooks
+            hooks += name == "hook"
             if name == "statement":
                 number = detail.get("number")
                 self.statements = number if type(number) is int else 0
@@ -103,6 +106,7 @@ class WholePlayer:
             return Effect().answer() if name == "effect" else {}
 
         answer = process.call("work", {"now": now, "trace": now == 0 or self.watch is not None}, heard, _WORK)
+        self.tally.unseen |= now == 0 and not killed and hooks < FILES
         self.lab.refuse_stub(answer)
         killed = killed and process.killed_by_us
         process.end()

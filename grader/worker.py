@@ -144,6 +144,9 @@ class Line:
         return data
 
 
+HOOK = "SELECT 'the hook is still there'"
+
+
 class Unimportable(Exception):
     """A student's file could not be imported; `facts` says which and why."""
 
@@ -179,6 +182,8 @@ class Serving:
             reply = {"kind": "unimportable", **problem.facts}
         except BaseException as error:
             reply = {"kind": "raised", **self._described(error)}
+        if self.tracing:
+            self._show_hooks()
         self.tracing = False
         self.line.send({"id": self.line.request, "reply": reply})
 
@@ -194,8 +199,19 @@ class Serving:
         for module in (sqlite3, sqlite3.dbapi2):
             setattr(module, "connect", connect)  # noqa: B010  (it is an overloaded function for the type checker)
 
+    def _show_hooks(self) -> None:
+        """A last statement on each connection of the call: one that is not heard means that its hook was taken away."""
+        for db in (self.database, getattr(self.queue, "_db", None)):
+            if db is not None:
+                try:
+                    db.execute(HOOK)
+                except Exception:  # closed by the student's code, say: not heard either
+                    pass
+
     def _statement(self, sql: str) -> None:
-        if self.tracing:
+        if self.tracing and sql == HOOK:
+            self.line.ask("hook", {})
+        elif self.tracing:
             self.count += 1
             self.line.ask("statement", {"number": self.count, "sql": sql[:300]})
 
