@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import closing
@@ -22,7 +23,13 @@ from grader.whole import WholePlayer
 WIDTH = 78
 
 
-def replay(words: list[str], say: Callable[[str], None] = print) -> int:
+def spoken(text: str) -> None:
+    """Print a line on any screen: what its encoding lacks is escaped."""
+    coding = sys.stdout.encoding or "ascii"
+    print(text.encode(coding, "backslashreplace").decode(coding))
+
+
+def replay(words: list[str], say: Callable[[str], None] = spoken) -> int:
     """Play the history that the code stands for; returns the exit code: 0 played, 1 our fault, 2 no such code."""
     try:
         history = histories.parse(" ".join(words))
