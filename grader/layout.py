@@ -97,6 +97,11 @@ class Layout:
         names = [member.path for member in self._members]
         if not names:
             return Refused(Fault.NOTHING_SUBMITTED, "Nothing was submitted: the upload holds no files.", HAND_IN)
+        given = ("/VERSION", "/README.md", "/HINTS.md", *("/" + name for name in assemble.given()))
+        names = [name for name in names if not f"/{name}".endswith(given)]
+        if not names:
+            reason = "None of your own files was submitted: the upload holds files of the hand-out only."
+            return Refused(Fault.NOTHING_SUBMITTED, reason, HAND_IN)
         listed = ", ".join(shown(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
         if deep:
             reason = f"The lab's files lie too deep in the upload, in {_place(deep)}."

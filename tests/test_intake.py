@@ -327,6 +327,7 @@ def test_a_changed_given_file_is_reported_and_an_equal_one_is_not(tmp_path: Path
     [
         ({}, Fault.NOTHING_SUBMITTED, "no files"),
         ({"__MACOSX/._x": b"", ".DS_Store": b""}, Fault.NOTHING_SUBMITTED, "no files"),
+        ({"student/lab/store.py": b"", "student/__init__.py": b""}, Fault.NOTHING_SUBMITTED, "None of your own files"),
         ({"essay.pdf": b"%PDF"}, Fault.NOTHING_SUBMITTED, "essay.pdf"),
         ({"inner.zip": b"PK"}, Fault.UNREADABLE, "another zip"),
         ({"hw3.py": b"def area(): ..."}, Fault.OTHER_ASSIGNMENT, "hw3.py"),
