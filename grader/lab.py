@@ -106,6 +106,8 @@ class Lab:
     last: Reply | None = None
     state: State | None = None
     folder: int | None = None
+    fed: bool = False
+    """An input of this test has reached the sandbox, so that what student code says of itself may hold it."""
     _hands: Process | None = None
 
     # inputs
@@ -164,6 +166,7 @@ class Lab:
 
     def send(self, body: object) -> None:
         """Put a message into the queue; done by given code in a process that never imports student code."""
+        self.fed = True
         if self._hands is None:
             self._hands = self.spawn()
         answer = self._hands.call("send", {"body": body}, _no_callbacks, "send")
@@ -237,7 +240,8 @@ class Lab:
                 answer = process.call("imports", {"modules": [module]}, _no_callbacks, f"import {module}")
                 if answer.kind is Kind.RETURNED:
                     continue
-                known = self.session.unimportable[module] = _import_trouble(module, answer)
+                known = _import_trouble(module, answer, secret=self.fed and not self.shown)
+                self.session.unimportable[module] = known
             self.unexecuted(*known)
 
 
@@ -332,6 +336,7 @@ class Worker:
         try:
             if self.process.ended is None:
                 lab.import_all(self.process, modules)
+            lab.fed = True
             answer = self.process.call(do, args, heard, function)
         except BudgetSpent:
             lab.unexecuted("budget_spent", "The submission had used up its time before this call.")
@@ -366,7 +371,8 @@ def _no_callbacks(name: str, detail: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _import_trouble(module: str, answer: Answer) -> tuple[str, str]:
+def _import_trouble(module: str, answer: Answer, *, secret: bool) -> tuple[str, str]:
+    """Cause and sentence. `secret`: a hidden input may stand in the error's name, line or module, so none is shown."""
     file = f"student/{module}.py"
     if answer.kind is Kind.UNIMPORTABLE:
         absent = next((name for name in _FILES if answer.missing == f"student.{name}"), None)
@@ -374,6 +380,8 @@ def _import_trouble(module: str, answer: Answer) -> tuple[str, str]:
             return "not_submitted", f"student/{absent}.py was not handed in."
         if answer.file in _FILES:  # where the error is, which need not be the file that was asked for
             file = f"student/{answer.file}.py"
+        if secret:
+            return "does_not_import", f"{file} could not be imported any more in the middle of a check."
         name = next((name for name in answer.mro if name != "object"), "an error")
         where = f" in line {answer.line}" if answer.line is not None else ""
         lacking = f" (no module {answer.missing})" if answer.missing else ""
