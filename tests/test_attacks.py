@@ -21,7 +21,8 @@ from rubric import report as reports
 
 CORPUS = hostile.load()
 SAMPLE = (
-    "report.written_then_gone", "runner.conftest", "wire.stolen_request_id", "wire.reimport_in_call", "processes.daemon", "files.writes_outside",
+    "report.written_then_gone", "runner.conftest", "wire.stolen_request_id", "wire.reimport_in_call",
+    "processes.daemon", "files.writes_outside",
     "network.tcp", "database.journal_that_names", "reading.every_file", "own_tests.names_from_model_answer",
     "archives.leads_out", "claims.everything_executed",
 )  # fmt: skip
