@@ -25,6 +25,7 @@ app = cyclopts.App(
     help_format="plaintext",
     version_flags=[],
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 
 
