@@ -194,18 +194,16 @@ class Batch:
             self._finish(work, said, None, report)
             return
         self._refuse_full_disk()
-        if isinstance(said, Answer):
-            self._finish(work, said, OUR_FAULT + (said.reason or "the judge left no report") + ".", b"")
-            return
-        if self.starts_failed >= STARTS_MAX or said.hopeless:
+        if isinstance(said, Broken) and (self.starts_failed >= STARTS_MAX or said.hopeless):
             raise BatchError(f"No judge comes up, so nothing more was graded: {shown(said.reason, 300)}")
         # A judge that never came up says nothing about the submission that waited for it.
-        work.faults += said.started
+        work.faults += said.started if isinstance(said, Broken) else 1
         if work.faults < FAULTS_MAX:
             self.again.append(work)
             return
-        reason = f"{OUR_FAULT}the judge failed {work.faults} times on it ({shown(said.reason, 200)})."
-        self._finish(work, None, reason, b"")
+        why = shown(said.reason or "it left no report", 200)
+        reason = f"{OUR_FAULT}the judge failed {work.faults} times on it ({why})."
+        self._finish(work, said if isinstance(said, Answer) else None, reason, b"")
 
     def _refuse_full_disk(self) -> None:
         """A full disk looks like a judge that leaves no report: find out before anyone's submission is blamed."""

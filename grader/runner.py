@@ -47,6 +47,10 @@ class Run:
     python: str
 
 
+class NotStarted(sandbox.Unavailable):
+    """A judge was ended, or said nothing, while it started: another start may do better."""
+
+
 class Judge:
     """A warm judge. `practice`: without a sandbox, on one's own code only; such a run is never a grade."""
 
@@ -140,7 +144,7 @@ class Judge:
         answer = self._answer(START_S)
         if answer is None or answer["kind"] != "ready":
             self.close()
-            raise sandbox.Unavailable(answer["reason"] if answer else "the judge did not start")
+            raise sandbox.Unavailable(answer["reason"]) if answer else NotStarted("the judge did not start")
         return self._process
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:

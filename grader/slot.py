@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from grader.runner import NotStarted
 from grader.sandbox import Unavailable
 
 JUDGE = "grader.runner:Judge"
@@ -82,7 +83,7 @@ def serve(pipe: Connection, judge: str, include_hidden: bool, practice: bool) ->
         return
     except Unavailable as problem:
         with suppress(OSError):
-            pipe.send(Broken(reason=str(problem), started=False, hopeless=True))
+            pipe.send(Broken(reason=str(problem), started=False, hopeless=not isinstance(problem, NotStarted)))
     except Exception as error:  # whatever it is, it is ours: it goes to the parent as a reason, not to a traceback
         with suppress(OSError):
             pipe.send(f"{type(error).__name__}: {error}"[:500])
