@@ -133,11 +133,12 @@ def main(arguments: list[str]) -> int:
         "--json-report",
         "--json-report-file=",
         "--tb=native",
+        "--json-report-omit",
+        "keywords",
+        "collectors",
+        "log",
+        "streams",
         "-s",
-        "--json-report-omit=keywords",
-        "--json-report-omit=collectors",
-        "--json-report-omit=log",
-        "--json-report-omit=streams",
     ]
     code = pytest.main([*options, *(str(HERE / name) for name in arguments[1:])], plugins=[server.plugin])
     if server.forked:

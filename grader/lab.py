@@ -91,7 +91,7 @@ class Effect:
         return {"write": self.write, "raise": error} if self.after_writing else {"write": "nothing", "raise": error}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)  # a failed assertion shows its operands: no process ids in reports
 class Lab:
     """One test's view of one submission."""
 
@@ -245,7 +245,7 @@ class Lab:
             self.unexecuted(*known)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class Worker:
     """A worker process in a test's hands."""
 
