@@ -133,13 +133,21 @@ class Judge:
         )  # fmt: skip
 
     def _start(self) -> subprocess.Popen[bytes]:
-        line = [sys.executable, "-I", str(HERE / "judge.py"), "practice" if self._practice else "full", *self._folders]
+        # Isolated as by -I, which would ignore the hash seed too: with it equal runs leave equal reports.
+        line = [
+            sys.executable,
+            "-s",
+            "-P",
+            str(HERE / "judge.py"),
+            "practice" if self._practice else "full",
+            *self._folders,
+        ]
         self._process = subprocess.Popen(
             line,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"},
         )
         answer = self._answer(START_S)
         if answer is None or answer["kind"] != "ready":
