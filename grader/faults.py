@@ -12,46 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader import inspect
-from grader.histories import Fault, History, Step, code
+from grader.child import Answer, Killed, Kind, Worker
+from grader.finding import Finding, Key, Tally, locked, matches, model_words, said, short, state_seen
+from grader.histories import Fault, History, Step
 from grader.lab import Effect, Lab
-from grader.observation import ERRORS
-from grader.session import Answer, Killed, Kind, Worker
 
-Key = tuple[str, str]
 _FUNCTION = "ledger.apply_event"
-_SQL_CHARS_MAX = 70
 _B_WAITS_S = 1.0
 """How long the other worker may go on before the first one is released, where no lock shows that it waits. Seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A history that ended wrong at its last step: what was expected there, and what was seen."""
-
-    history: History
-    expected: str
-    saw: str
-    kind: Kind
-
-    @property
-    def sentence(self) -> str:
-        """One line for the student."""
-        return f"{code(self.history)}: expected {self.expected}; {self.saw}."
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a sweep has executed. A fault whose place was never reached counts as not executed."""
-
-    histories: int = 0
-    faults: int = 0
-    faults_reached: int = 0
-    unseen: bool = False
-    """A traced call came to its end and its statement hook was gone: there were statements that nobody saw."""
-
-    def counts(self, noun: str) -> dict[str, int]:
-        """For the report."""
-        return {"histories": self.histories, f"{noun}_executed": self.faults_reached, noun: self.faults}
 
 
 @dataclass(slots=True)
@@ -173,7 +141,7 @@ class Player:
             return self._judge(step.plain, [(own, {right})], [after])
         if waits:
             answers.append((other.answer(_effects, _FUNCTION), set()))
-        elif _locked(answers[0][0]):
+        elif locked(answers[0][0]):
             answers = [(other.call("apply", {"event": step.event}, _effects, _FUNCTION), set())]
         other.end()
         both = {"applied", "duplicate"} if right == "applied" else {right}
@@ -208,7 +176,7 @@ class Player:
             state = self.lab.look()
         except inspect.Unreadable as problem:
             return "a ledger that can be read", str(problem), Kind.RETURNED
-        found = _words(state)
+        found = state_seen(state)
         self.steps.append(f"{step.words}{where}: {spoken + '; ' if spoken else ''}a fresh connection sees {found}")
         for answer, right in answers:
             if (answer.value if answer.kind is Kind.RETURNED else answer.error) not in right:
@@ -218,10 +186,10 @@ class Player:
                     answer.kind,
                 )
         for receipts in states:
-            if _is(state, receipts):
+            if matches(state, receipts):
                 self._receipts = dict(receipts)
                 return None
-        wanted = " or ".join(dict.fromkeys(_model_words(receipts) for receipts in states))
+        wanted = " or ".join(dict.fromkeys(model_words(receipts) for receipts in states))
         return wanted, f"{'killed' + where + ', ' if not answers else ''}a fresh connection saw {found}", Kind.RETURNED
 
     def _apply(self, step: Step, effect: Effect) -> Answer:
@@ -246,7 +214,7 @@ class Player:
 
     def _glance(self) -> str:
         try:
-            return _words(self.lab.look())
+            return state_seen(self.lab.look())
         except inspect.Unreadable as problem:
             return str(problem)
 
@@ -263,54 +231,6 @@ class Player:
 
 def _effects(name: str, detail: dict[str, Any]) -> dict[str, Any]:
     return Effect().answer() if name == "effect" else {}
-
-
-def _locked(answer: Answer) -> bool:
-    return answer.kind is Kind.RAISED and "OperationalError" in answer.mro and "locked" in answer.text
-
-
-def short(sql: str) -> str:
-    """A statement on one line, cut where it is long."""
-    line = " ".join(sql.split())
-    return line if len(line) <= _SQL_CHARS_MAX else line[: _SQL_CHARS_MAX - 4] + " ..."
-
-
-def said(answer: Answer) -> str:
-    """The end of a call in words that are safe for a hidden test."""
-    if answer.kind is Kind.RETURNED:
-        text = repr(answer.value)
-        return f"it said {text if len(text) < 60 else 'something else'}"
-    if answer.kind is Kind.RAISED:
-        name = next((name for name in answer.mro if name in ERRORS), "an error")
-        return f"it raised {name}" + (" (database is locked)" if _locked(answer) else "")
-    return f"it ended: {answer.kind}"
-
-
-def _words(state: inspect.State) -> str:
-    receipts = ", ".join(f"{tenant}/{event}" for tenant, event, *_ in state.receipts[:6]) or "none"
-    held = sorted(state.totals.items(), key=str)[:4]
-    totals = ", ".join(f"{tenant} {cents} cents" for tenant, cents in held) or "none"
-    effects = "1 effect" if len(state.effects) == 1 else f"{len(state.effects)} effects"
-    return f"receipts {receipts}; {effects}; totals {totals}"
-
-
-def _model_words(receipts: dict[Key, int]) -> str:
-    if not receipts:
-        return "an empty ledger"
-    return "receipt and effect of " + ", ".join(f"{tenant}/{event}" for tenant, event in receipts)
-
-
-def _is(state: inspect.State, receipts: dict[Key, int]) -> bool:
-    """The committed rows are those of the model: each receipt once, each effect once, the totals their sum."""
-    totals: dict[Any, int] = {}
-    for (tenant, _), amount in receipts.items():
-        totals[tenant] = totals.get(tenant, 0) + amount * 1000
-    keys = sorted(receipts)
-    return (
-        sorted(row[:2] for row in state.receipts) == keys
-        and sorted(row[:2] for row in state.effects) == keys
-        and {tenant: cents for tenant, cents in state.totals.items() if cents} == totals
-    )
 
 
 def sweep(player: Player, histories: Iterable[History], *, lenient: bool = False) -> Finding | None:

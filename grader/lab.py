@@ -12,13 +12,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from grader import inspect, sandbox
+from grader import inspect, orders, sandbox, stubs
+from grader.child import Answer, Kind
+from grader.child import Worker as Process
 from grader.inspect import State
 from grader.observation import Call, Expected, Reply, event_words, raised, returned, state_words
-from grader.session import Answer, BudgetSpent, Kind, Session
-from grader.session import Worker as Process
+from grader.orders import Effect, Error, Nested
+from grader.session import BudgetSpent, Session
 
-__all__ = ["Call", "Expected", "Lab", "Reply", "State", "raised", "returned"]
+__all__ = ["Call", "Effect", "Error", "Expected", "Lab", "Nested", "Reply", "State", "raised", "returned"]
 
 _FUNCTIONS = {
     "apply": "ledger.apply_event",
@@ -38,57 +40,6 @@ _MODULES = {
     "drill": ("ledger", "review"),
     "case": ("ledger", "review"),
 }
-_STUBS = tuple(
-    f"{name}:"
-    for name in (
-        "conflict.operation_key",
-        "conflict.fingerprint",
-        "conflict.check_replay",
-        "ledger.validate",
-        "ledger.apply_event",
-        "retry.classify",
-        "retry.bounded_retry",
-        "review.record_rejection",
-        "review.decide",
-        "review.handle_delivery",
-    )
-)
-
-_FILES = tuple(dict.fromkeys(stub.partition(".")[0] for stub in _STUBS))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Error:
-    """An error that an effect or an operation raises: its class by name ("sub:X" is a fresh subclass) and its text."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nested:
-    """An operation that itself retries: the answers of the inner operation, one a call."""
-
-    answers: tuple[Any, ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class Effect:
-    """What an effect does when it is called: it writes, and fails the first `times` calls."""
-
-    write: str = "credit"
-    error: Error | None = None
-    times: int = 0
-    after_writing: bool = True
-    called: int = 0
-
-    def answer(self) -> dict[str, Any]:
-        """The next call's orders for the worker."""
-        self.called += 1
-        if self.error is None or self.called > self.times:
-            return {"write": self.write}
-        error = [self.error.name, self.error.text]
-        return {"write": self.write, "raise": error} if self.after_writing else {"write": "nothing", "raise": error}
 
 
 @dataclass(slots=True, repr=False)  # a failed assertion shows its operands: no process ids in reports
@@ -209,11 +160,9 @@ class Lab:
     # verdicts
     def refuse_stub(self, answer: Answer) -> None:
         """End the test as unexecuted where the call met a stub that is not written yet."""
-        if answer.kind is Kind.RAISED and answer.error == "NotImplementedError":
-            stub = next((stub for stub in _STUBS if answer.text.startswith(stub)), None)
-            if stub is not None:
-                module, name = stub.rstrip(":").split(".")
-                self.unexecuted("stub_not_written", f"{name} in student/{module}.py is not written yet.")
+        sentence = stubs.unwritten(answer)
+        if sentence is not None:
+            self.unexecuted("stub_not_written", sentence)
 
     def unexecuted(self, cause: str, sentence: str) -> NoReturn:
         """End the test: it could not be executed, and why."""
@@ -240,7 +189,7 @@ class Lab:
                 answer = process.call("imports", {"modules": [module]}, _no_callbacks, f"import {module}")
                 if answer.kind is Kind.RETURNED:
                     continue
-                known = _import_trouble(module, answer, secret=self.fed and not self.shown)
+                known = stubs.import_trouble(module, answer, secret=self.fed and not self.shown)
                 self.session.unimportable[module] = known
             self.unexecuted(*known)
 
@@ -314,7 +263,7 @@ class Worker:
         function = function or _FUNCTIONS[do]
         modules = (function.split(".")[0],) if do == "call" else _MODULES.get(do, ())
         calls: list[Call] = []
-        answers = _answers(operation) if operation is not None else None
+        answers = orders.answers(operation) if operation is not None else None
 
         def heard(name: str, detail: dict[str, Any]) -> dict[str, Any]:
             state = None
@@ -353,46 +302,8 @@ class Worker:
         return reply
 
 
-def _answers(operation: list[Any]) -> Any:
-    queue: list[Any] = list(operation)
-    while True:
-        first = queue.pop(0) if len(queue) > 1 else queue[0]
-        if isinstance(first, Nested):
-            yield {"nested": True}
-            inner = _answers(list(first.answers))
-            yield from inner  # all further calls: the outer operation's next call gets what the inner one would
-        elif isinstance(first, Error):
-            yield {"raise": [first.name, first.text]}
-        else:
-            yield {"value": first}
-
-
 def _no_callbacks(name: str, detail: dict[str, Any]) -> dict[str, Any]:
     return {}
-
-
-def _import_trouble(module: str, answer: Answer, *, secret: bool) -> tuple[str, str]:
-    """Cause and sentence. `secret`: a hidden input may stand in the error's name, line or module, so none is shown."""
-    file = f"student/{module}.py"
-    if answer.kind is Kind.UNIMPORTABLE:
-        absent = next((name for name in _FILES if answer.missing == f"student.{name}"), None)
-        if absent is not None:
-            return "not_submitted", f"student/{absent}.py was not handed in."
-        if answer.file in _FILES:  # where the error is, which need not be the file that was asked for
-            file = f"student/{answer.file}.py"
-        if secret:
-            return "does_not_import", f"{file} could not be imported any more in the middle of a check."
-        name = next((name for name in answer.mro if name != "object"), "an error")
-        where = f" in line {answer.line}" if answer.line is not None else ""
-        lacking = f" (no module {answer.missing})" if answer.missing else ""
-        return "does_not_import", f"{file} could not be imported: {name}{where}{lacking}."
-    ended = {
-        Kind.DEADLINE: "did not come to an end in time",
-        Kind.DIED: "ended the whole process",
-        Kind.FLOOD: "printed without end",
-        Kind.VIOLATION: "wrote into the grader's own channel",
-    }
-    return "does_not_import", f"Importing {file} {ended.get(answer.kind, 'failed')}."
 
 
 def unavailable(problem: sandbox.Unavailable) -> str:

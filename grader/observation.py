@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from grader.child import Kind
 from grader.inspect import State
-from grader.session import Kind
 from grader.wire import Other, same
 
 WORDS = ("applied", "duplicate", "rejected", "new", "transient", "terminal", "unknown", "ok", "")

@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass, field
 
 from grader import catalogue, wire
+from grader.child import Kind
 from grader.lab import Lab
-from grader.session import Kind
 
 _CHAFFS = {
     "test_conflict": ("m11", "m12", "m26", "m27"),

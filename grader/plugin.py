@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from grader import sandbox
+from grader.child import Kind
 from grader.lab import Lab, unavailable
 from grader.observation import state_words
-from grader.session import Kind, Session
+from grader.session import Session
 
 _LAB = pytest.StashKey[Lab]()
 _LAST = "hidden/test_owntests"

@@ -11,7 +11,8 @@ import os
 from typing import Any
 
 from grader import assemble, inspect, sandbox
-from grader.session import Kind, Session
+from grader.child import Kind
+from grader.session import Session
 
 SLOT = 3_999
 _EVENT = {"tenant": "north", "event_id": "probe", "amount_cents": 1}

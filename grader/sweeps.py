@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from grader.faults import Finding, Player, sweep
+from grader.child import Kind
+from grader.faults import Player, sweep
+from grader.finding import Finding
 from grader.histories import Fault, History, Step, code
 from grader.lab import Lab
-from grader.session import Kind
 from grader.whole import WholePlayer
 
 _A, _B, _A_OTHER = Step(letter="A", amount=30), Step(letter="B", amount=40), Step(letter="A", amount=31)

@@ -6,7 +6,6 @@ SIGKILL from outside. It runs inside on the standard library alone.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -18,7 +17,7 @@ import socket
 import sys
 from typing import Any
 
-from grader import worker
+from grader import compiled, confined, worker
 
 _COMPILED_BYTES_MAX, _COMPILE_S = 2_000_000, 2.0
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from grader.template import main; main(sys.argv[1:])"
@@ -51,8 +50,8 @@ class Template:
         """Say hello, then answer one request at a time."""
         if self.isolated:
             self.filter = self.control.recv(65536)
-            _check(worker.LIBC.unshare(_NEWNS), "unshare")
-            worker.LIBC.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+            confined.check(confined.LIBC.unshare(_NEWNS), "unshare")
+            confined.LIBC.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
         preload()
         self._say({"hello": list(sys.version_info[:3])})
         while True:
@@ -77,20 +76,20 @@ class Template:
 
     def _scratch(self, limits: dict[str, Any]) -> None:
         if not self.isolated:
-            _empty(worker.SCRATCH)
+            _empty(confined.SCRATCH)
         else:
-            place = worker.SCRATCH.encode()
+            place = confined.SCRATCH.encode()
             if self.mounted:
-                _check(worker.LIBC.umount2(place, _DETACH), "umount")
+                confined.check(confined.LIBC.umount2(place, _DETACH), "umount")
                 self.mounted = False
             options = f"size={limits['bytes']},nr_inodes={limits['inodes']},mode=0700".encode()
-            _check(worker.LIBC.mount(b"tmpfs", place, b"tmpfs", _NOSUID_NODEV_NOEXEC, options), "mount")
+            confined.check(confined.LIBC.mount(b"tmpfs", place, b"tmpfs", _NOSUID_NODEV_NOEXEC, options), "mount")
             self.mounted = True
         self.pristine = self.pristine or _made()
         for name, data in (self.kept if limits["kept"] else self.pristine).items():
-            with open(os.path.join(worker.SCRATCH, name), "wb") as file:
+            with open(os.path.join(confined.SCRATCH, name), "wb") as file:
                 file.write(data)
-        folder = os.open(worker.SCRATCH, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(confined.SCRATCH, os.O_RDONLY | os.O_DIRECTORY)
         self._say({"ok": True}, [folder])
         os.close(folder)
 
@@ -105,7 +104,7 @@ class Template:
             return pid
         try:
             self.control.close()
-            os.chdir(worker.SCRATCH)
+            os.chdir(confined.SCRATCH)
             os.dup2(fds[1], 1)
             os.dup2(fds[1], 2)
             os.close(fds[1])
@@ -129,7 +128,7 @@ class Template:
         if pid == 0:
             try:
                 self.control.close()
-                worker.compile_into(write, self.filter)
+                compiled.compile_into(write, self.filter)
             finally:
                 os._exit(0)
         os.close(write)
@@ -141,7 +140,7 @@ class Template:
             data += more
         os.close(read)
         _kill(pid)
-        return worker.compiled_from(data[:_COMPILED_BYTES_MAX])
+        return compiled.compiled_from(data[:_COMPILED_BYTES_MAX])
 
     def _say(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         socket.send_fds(self.control, [json.dumps(message).encode()], fds or [])
@@ -149,7 +148,7 @@ class Template:
 
 def preload() -> None:
     """Import the given code and the usual modules, so that a fork costs no imports."""
-    sys.path.insert(0, worker.WORKSPACE)
+    sys.path.insert(0, confined.WORKSPACE)
     for name in (*_GIVEN, *_USUAL):
         importlib.import_module(name)
     gc.collect()
@@ -160,15 +159,15 @@ def _made() -> dict[str, bytes]:
     """The two files as the given code creates them, before any worker has run."""
     store = importlib.import_module("student.lab.store")
     queue = importlib.import_module("student.lab.lease_queue")
-    store.create(os.path.join(worker.SCRATCH, "ledger.db"))
-    queue.LeaseQueue(os.path.join(worker.SCRATCH, "queue.db")).create()
+    store.create(os.path.join(confined.SCRATCH, "ledger.db"))
+    queue.LeaseQueue(os.path.join(confined.SCRATCH, "queue.db")).create()
     return _files()
 
 
 def _files() -> dict[str, bytes]:
     found = {}
     for name in ("ledger.db", "queue.db"):
-        with open(os.path.join(worker.SCRATCH, name), "rb") as file:
+        with open(os.path.join(confined.SCRATCH, name), "rb") as file:
             found[name] = file.read()
     return found
 
@@ -187,11 +186,6 @@ def _kill(pid: int) -> int:
         return os.waitpid(pid, 0)[1]
     except (ChildProcessError, ProcessLookupError):
         return -1
-
-
-def _check(result: int, what: str) -> None:
-    if result != 0:
-        raise OSError(ctypes.get_errno(), what)
 
 
 def main(arguments: list[str]) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader import inspect
-from grader.faults import Finding, Tally, said, short
+from grader.child import Answer, Killed, Kind, Worker
+from grader.finding import Finding, Tally, said, short
 from grader.histories import Fault, History, Step
 from grader.lab import Effect, Lab
 from grader.observation import state_words
-from grader.session import Answer, Killed, Kind, Worker
 
 _WORK = "review.handle_delivery"
 _RUN = Step(letter="W")

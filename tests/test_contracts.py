@@ -12,9 +12,19 @@ from pathlib import Path
 import pytest
 
 PACKAGES = ("student", "grader", "rubric")
-INSIDE_THE_SANDBOX = ("grader/worker.py", "grader/outcomes.py", "grader/template.py", "grader/wire.py")
+INSIDE_THE_SANDBOX = tuple(
+    f"grader/{name}.py" for name in ("template", "worker", "serving", "compiled", "confined", "outcomes", "wire")
+)
 # The sandbox holds these files of the grader and the given code, and no other part of this package.
-ALONE_IN_THE_SANDBOX = ("grader.worker", "grader.outcomes", "grader.wire", "student")
+ALONE_IN_THE_SANDBOX = (
+    "grader.worker",
+    "grader.serving",
+    "grader.compiled",
+    "grader.confined",
+    "grader.outcomes",
+    "grader.wire",
+    "student",
+)
 
 
 def imported(file: Path, root: Path) -> Iterator[str]:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from grader import assemble, cgroups, probe, sandbox
-from grader.session import Kind, Session
+from grader.child import Kind
+from grader.session import Session
 
 BWRAP = sandbox.bubblewrap()
 FILES = {f"student/{name}": data for name, data in assemble.given().items()} | {
