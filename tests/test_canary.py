@@ -1,4 +1,4 @@
-"""What a graded class leaves behind: nothing of the hidden tests or of this machine gets out, and foreign text is text."""
+"""What a graded class leaves behind: no hidden test and no place of this machine gets out, and foreign text is text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STAFF_ONLY = {"report.json", "run.db"}
 HARMLESS = {"html", "head", "meta", "title", "style", "body", "main", "header", "footer", "section", "article", "nav",
             "h1", "h2", "h3", "h4", "p", "a", "ul", "ol", "li", "dl", "dt", "dd", "table", "caption", "thead", "tbody",
             "tr", "th", "td", "details", "summary", "code", "pre", "strong", "em", "span", "div", "b", "small", "br",
-            "abbr", "time", "hr", "colgroup", "col", "tfoot", "figure", "figcaption", "link"}  # fmt: skip
+            "abbr", "time", "bdi", "hr", "colgroup", "col", "tfoot", "figure", "figcaption", "link"}  # fmt: skip
 
 
 def handed_out(folder: Path) -> dict[str, str]:
