@@ -24,16 +24,6 @@ __all__ = ["Box", "Stage", "Unavailable", "bubblewrap", "command", "practice", "
 HERE = Path(__file__).resolve().parent
 SCRATCH_BYTES_MAX = 16 * 1024 * 1024
 SCRATCH_FILES_MAX = 512
-_INSIDE = (
-    "__init__.py",
-    "template.py",
-    "worker.py",
-    "serving.py",
-    "compiled.py",
-    "confined.py",
-    "outcomes.py",
-    "wire.py",
-)
 _UID_FIRST = 61_001
 _LIMITS = ("--nproc=64", "--as=402653184", "--fsize=8388608", "--cpu=30", "--nofile=64", "--core=0", "--memlock=0")
 
@@ -89,8 +79,7 @@ def command(
         line += ["--ro-bind", str(library), f"/opt/python/lib/{name}"]
     line += _libraries()
     line += ["--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null", "--dir", "/scratch", "--dir", "/tmp"]
-    inside = {f"/box/grader/{name}": (HERE / name).read_bytes() for name in _INSIDE}
-    inside |= {f"/sub/{name}": data for name, data in files.items()}
+    inside = stage.inside | {f"/sub/{name}": data for name, data in files.items()}
     for path, data in sorted(inside.items()):
         fd = _memory(data)
         fds.append(fd)

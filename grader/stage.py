@@ -13,6 +13,18 @@ from pathlib import Path
 
 from grader import cgroups
 
+HERE = Path(__file__).resolve().parent
+_INSIDE = (
+    "__init__.py",
+    "template.py",
+    "worker.py",
+    "serving.py",
+    "compiled.py",
+    "confined.py",
+    "outcomes.py",
+    "wire.py",
+)
+"""What of this package is in the sandbox."""
 _STAGED = "redelivery-python-"
 _NEWNS, _BIND, _REC, _PRIVATE = 0x00020000, 4096, 16384, 1 << 18
 
@@ -60,6 +72,8 @@ class Stage:
         self.bwrap = bwrap or bubblewrap()
         self.python = interpreter()
         self.group = cgroups.make()
+        # Read once: all submissions of a judge are run by the same files of ours.
+        self.inside = {f"/box/grader/{name}": (HERE / name).read_bytes() for name in _INSIDE}
         self.folder: Path | None = None
         if os.getuid() == 0 and not _reachable(self.python):
             self._stage()
