@@ -107,6 +107,13 @@ def test_nobody_imports_the_reference(root: Path) -> None:
     assert breaches(root, sources(root, *PACKAGES, "tests"), "reference") == []
 
 
+def test_grading_ends_at_the_report(root: Path) -> None:
+    """Whatever takes part in a run knows no points: only commands and trials of the grader know the rubric."""
+    know = {"cli.py", "trial.py"}
+    files = [file for file in sources(root, "grader") if file.name not in know and file.parent.name != "commands"]
+    assert breaches(root, files, "rubric") == []
+
+
 def test_nobody_imports_a_hidden_test(root: Path) -> None:
     """Hidden tests are collected by the trusted pytest alone."""
     assert breaches(root, sources(root, *PACKAGES, "reference", "tests"), "grader.hidden") == []
