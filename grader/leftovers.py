@@ -68,6 +68,7 @@ class Watch:
         self.judge = judge
         self.listener = listener
         self._mounts = _mounts(judge)
+        self._before = frozenset(pid for pid, one in processes().items() if one.parent == os.getpid())
         self._connections = listener.connections
 
     def left(self, known: frozenset[int]) -> list[str]:
@@ -86,7 +87,7 @@ class Watch:
         table = processes()
         found = {f"process {pid} of the judge" for pid in _below(self.judge, table)}
         for pid, process in table.items():
-            if process.parent == os.getpid() and pid not in known:
+            if process.parent == os.getpid() and pid not in known | self._before:
                 if process.state == "Z":  # its parent was killed, so it came to us to be waited for
                     with suppress(OSError):
                         os.waitpid(pid, os.WNOHANG)
