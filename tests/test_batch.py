@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grader import batch, intake
+from grader import batch, catalogue, intake
 from grader.batch import BatchError, Done, Summary
 from grader.record import Ledger, folder_name
 from grader.slot import JUDGE
@@ -133,9 +133,12 @@ def test_who_needed_attention_is_run_again_and_the_graded_are_not(tmp_path: Path
 
 def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(run: Command, tmp_path: Path) -> None:
     """SIGKILL in the middle, then the same command: report, evidence, feedback, pages and gradebook byte for byte."""
-    uploads = tmp_path / "class"
-    for name in ("half-done", "marker-before-effect", "syntax-error", "untouched-stubs"):
-        shutil.copytree(SAMPLES / name, uploads / name, ignore=shutil.ignore_patterns("tests"))
+    model = catalogue.reference()
+    wrong = (SAMPLES / "marker-before-effect/ledger.py").read_bytes()
+    uploads = a_class(
+        tmp_path / "class", ada=STUB, ben={"conflict.py": model["conflict.py"]}, cem={"retry.py": model["retry.py"]},
+        dora={"conflict.py": model["conflict.py"], "ledger.py": wrong, "answers.toml": model["answers.toml"]},
+    )  # fmt: skip
     (uploads / "broken.zip").write_bytes(b"PK\3\4")
     arguments = ["-m", "grader", "grade", uploads, "--seed", "7", "--out"]
     assert run(*arguments, tmp_path / "a", "--jobs", "2").code == 1
@@ -154,7 +157,7 @@ def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(run: Command, tmp_p
     assert done.code == 1
     assert "(unchanged, kept)" in done.out
     assert steady(tmp_path / "b") == steady(tmp_path / "a")
-    assert set(steady(tmp_path / "a")) >= {"gradebook.csv", "class.html", "half-done/evidence.json"}
+    assert set(steady(tmp_path / "a")) >= {"gradebook.csv", "class.html", "dora/evidence.json"}
     assert whole(tmp_path / "b")
 
 

@@ -109,9 +109,8 @@ def test_a_screen_that_knows_only_ascii_gets_ascii(
     assert done.code == unwritten.code
     assert done.out.isascii()
     assert set(rows(done.out)) == set(rows(unwritten.out))
-    for command in COMMANDS:
-        ran = run("-m", "grader", command, "--help", PYTHONIOENCODING="ascii")
-        assert (ran.code, ran.err) == (0, ""), command
+    ran = run("-m", "grader", "grade", "--help", PYTHONIOENCODING="ascii")
+    assert (ran.code, ran.err) == (0, "")
     for cause in (tmp_path / "Zoë", "Ж k5"):
         arguments = ["grade", cause] if isinstance(cause, Path) else ["replay", cause]
         ran = run("-m", "grader", *arguments, PYTHONIOENCODING="ascii")
