@@ -46,6 +46,7 @@ LIMITS = """- That no wrong solution passes. Catalogue and operators hold mistak
 - Anything about two mistakes at once: every entry changes the model answers in one respect.
 - That the sandbox holds; attacks are tried by another command.
 - Anything about written work, which a person reads.
+- Anything about T1 and T2, which judge a student's own tests: no entry changes those.
 - That another machine, seed or Python gives the same figures; `nox -s proof` repeats them on yours."""
 
 
