@@ -136,7 +136,7 @@ class Worker:
 
     def pump(self, handler: Handler) -> bool:
         """Answer one callback of the last request; true once the reply is there or the worker has ended."""
-        if self._over():
+        if self.over:
             return True
         try:
             frame = self._frame(time.monotonic() + PUMP_S)
@@ -154,9 +154,11 @@ class Worker:
             self.end(Kind.VIOLATION)
         except OSError:
             self.end(Kind.DIED)
-        return self._over()
+        return self.over
 
-    def _over(self) -> bool:
+    @property
+    def over(self) -> bool:
+        """The reply to the last request is there, or the worker has ended."""
         return self.ended is not None or self._reply is not None
 
     def hello(self) -> None:

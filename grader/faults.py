@@ -7,12 +7,13 @@ what a fresh connection finds, against a model of three lines: a dict of receipt
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from grader import inspect
-from grader.child import Answer, Killed, Kind, Worker
+from grader.child import Answer, Handler, Killed, Kind, Worker
 from grader.finding import Finding, Key, Tally, locked, matches, model_words, said, short, state_seen
 from grader.histories import Fault, History, Step
 from grader.lab import Effect, Lab
@@ -135,7 +136,11 @@ class Player:
             return {}
 
         self.statements = 0
-        own = first.call("apply", {"event": step.event, "trace": True}, heard, _FUNCTION)
+        first.ask("apply", {"event": step.event, "trace": True})
+        until = time.monotonic() + self.lab.session.deadline(_FUNCTION)
+        while time.monotonic() < until and not self._served(first, other, heard):
+            pass
+        own = first.answer(heard, _FUNCTION)
         if other is None:
             self._hit = False
             return self._judge(step.plain, [(own, {right})], [after])
@@ -150,6 +155,18 @@ class Player:
         if wrong is None and right == "applied" and own.value == answers[1][0].value:
             return "one worker to say 'applied' and one 'duplicate'", f"both said {own.value!r}", Kind.RETURNED
         return wrong
+
+    def _served(self, first: Worker, other: Worker | None, heard: Handler) -> bool:
+        """Answer whoever of the two asks; true once the first is done.
+
+        Whoever holds the lock may be waiting for an answer of ours, and the one that waits for the lock for it.
+        """
+        living = [worker for worker in (first, other) if worker is not None and not worker.over]
+        ready = select.select([worker.connection for worker in living], [], [], 0.05)[0]
+        for worker in living:
+            if worker.connection in ready:
+                worker.pump(heard if worker is first else _effects)
+        return first.over
 
     def _until_it_waits(self, other: Worker) -> None:
         """Let the other worker go on until it has answered, or its pending lock shows that it waits for the first."""
