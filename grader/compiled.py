@@ -7,13 +7,13 @@ import os
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-from grader.confined import EDITABLE, WORKSPACE, confine
+from grader.confined import EDITABLE, WORKSPACE, Confinement
 
 
-def compile_into(pipe: int, program: bytes) -> None:
+def compile_into(pipe: int, confinement: Confinement | None) -> None:
     """Write the code of each student file into the pipe: name, length, bytes. Nothing of it is run here."""
-    if program:
-        confine(program)
+    if confinement is not None:
+        confinement.enter()
     folder = os.path.join(WORKSPACE, "student")
     for module in EDITABLE:
         path = os.path.join(folder, module + ".py")

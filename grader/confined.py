@@ -13,14 +13,22 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 _SET_SECCOMP, _FILTER, _SET_NO_NEW_PRIVS, SET_PDEATHSIG = 22, 2, 38, 1
 
 
-def confine(program: bytes) -> None:
-    """Give up every right and set the tighter filter. Raises OSError; then no student code is run."""
-    header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    check(LIBC.capset(ctypes.create_string_buffer(header), ctypes.create_string_buffer(nothing)), "capset")
-    check(LIBC.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-    code = ctypes.create_string_buffer(program, len(program))
-    pointed = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
-    check(LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(pointed), 0, 0), "seccomp")
+class Confinement:
+    """Giving up every right and setting the tighter filter, made ready before the fork: a child pays for each step."""
+
+    def __init__(self, program: bytes) -> None:
+        self.program = program
+        self._header = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0))
+        self._nothing = ctypes.create_string_buffer(bytes(24))
+        self._code = ctypes.create_string_buffer(program, len(program))
+        pointed = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
+        self._filter = ctypes.create_string_buffer(pointed)
+
+    def enter(self) -> None:
+        """From here on for good. Raises OSError; then no student code may be run."""
+        check(LIBC.capset(self._header, self._nothing), "capset")
+        check(LIBC.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+        check(LIBC.prctl(_SET_SECCOMP, _FILTER, self._filter, 0, 0), "seccomp")
 
 
 def check(result: int, what: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from grader import inspect
 from grader.child import Answer, Handler, Killed, Kind, Worker
 from grader.finding import Finding, Key, Tally, locked, matches, model_words, said, short, state_seen
-from grader.histories import Fault, History, Step
+from grader.histories import STATEMENT_MAX, Fault, History, Step
 from grader.lab import Effect, Lab
 
 _FUNCTION = "ledger.apply_event"
@@ -96,7 +96,9 @@ class Player:
             return Effect().answer() if name == "effect" else {}
 
         self.statements = 0
-        answer = process.call("apply", {"event": step.event, "trace": True}, heard, _FUNCTION)
+        # Told from the statement before it on: so the last one is heard where `at` is one past it.
+        told = step.at - 1 if 1 < step.at <= STATEMENT_MAX and self.watch is None else 1
+        answer = process.call("apply", {"event": step.event, "trace": told}, heard, _FUNCTION)
         self.tally.unseen |= not reached and not hooked
         if not reached and answer.kind in (Kind.RETURNED, Kind.RAISED) and step.at == self.statements + 1:
             reached = True  # past its last statement: the work is done, the acknowledgement is not
@@ -136,7 +138,7 @@ class Player:
             return {}
 
         self.statements = 0
-        first.ask("apply", {"event": step.event, "trace": True})
+        first.ask("apply", {"event": step.event, "trace": 1 if self.watch is not None else step.at})
         until = time.monotonic() + self.lab.session.deadline(_FUNCTION)
         while time.monotonic() < until and not self._served(first, other, heard):
             pass
@@ -217,7 +219,7 @@ class Player:
                 self._heard_statement(detail)
             return effect.answer() if name == "effect" else {}
 
-        answer = process.call("apply", {"event": step.event, "trace": self.watch is not None}, heard, _FUNCTION)
+        answer = process.call("apply", {"event": step.event, "trace": int(self.watch is not None)}, heard, _FUNCTION)
         if process.ended is not None:
             self._process = None
         return answer

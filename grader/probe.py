@@ -73,7 +73,7 @@ def _see(path):
 
 
 def _environment():
-    if set(os.environ) <= {"LC_ALL", "TMPDIR", "HOME", "PWD", "LD_LIBRARY_PATH"}:
+    if set(os.environ) <= {"LC_ALL", "TMPDIR", "HOME", "PWD", "LD_BIND_NOW", "LD_LIBRARY_PATH"}:
         raise OSError
 
 

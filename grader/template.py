@@ -40,7 +40,7 @@ class Template:
     def __init__(self, control: socket.socket, *, isolated: bool) -> None:
         self.control = control
         self.isolated = isolated
-        self.filter = b""
+        self.confinement: confined.Confinement | None = None
         self.mounted = False
         self.pristine: dict[str, bytes] = {}
         self.kept: dict[str, bytes] = {}
@@ -49,7 +49,7 @@ class Template:
     def serve(self) -> None:
         """Say hello, then answer one request at a time."""
         if self.isolated:
-            self.filter = self.control.recv(65536)
+            self.confinement = confined.Confinement(self.control.recv(65536))
             confined.check(confined.LIBC.unshare(_NEWNS), "unshare")
             confined.LIBC.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
         preload()
@@ -111,8 +111,9 @@ class Template:
             if options["fresh"]:  # another interpreter, so another hash seed
                 os.set_inheritable(fds[0], True)
                 line = [sys.executable, "-I", "-S", "-B", "-c", START, _ROOT, "worker", str(fds[0])]
-                os.execv(sys.executable, [*line, self.filter.hex(), json.dumps(options)])
-            worker.run(fds[0], self.filter, options, self.compiled)
+                program = self.confinement.program if self.confinement is not None else b""
+                os.execv(sys.executable, [*line, program.hex(), json.dumps(options)])
+            worker.run(fds[0], self.confinement, options, self.compiled)
         except BaseException:  # nothing of a worker may ever run on as a second template
             pass
         finally:
@@ -128,7 +129,7 @@ class Template:
         if pid == 0:
             try:
                 self.control.close()
-                compiled.compile_into(write, self.filter)
+                compiled.compile_into(write, self.confinement)
             finally:
                 os._exit(0)
         os.close(write)
@@ -194,4 +195,5 @@ def main(arguments: list[str]) -> None:
         Template(socket.socket(fileno=int(arguments[1])), isolated=arguments[2] == "isolated").serve()
     else:
         preload()
-        worker.run(int(arguments[1]), bytes.fromhex(arguments[2]), json.loads(arguments[3]))
+        program = bytes.fromhex(arguments[2])
+        worker.run(int(arguments[1]), confined.Confinement(program) if program else None, json.loads(arguments[3]))

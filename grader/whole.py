@@ -105,7 +105,8 @@ class WholePlayer:
                     raise Killed
             return Effect().answer() if name == "effect" else {}
 
-        answer = process.call("work", {"now": now, "trace": now == 0 or self.watch is not None}, heard, _WORK)
+        told = 1 if self.watch is not None else max(kill_at, 1) if now == 0 else 0
+        answer = process.call("work", {"now": now, "trace": told}, heard, _WORK)
         self.tally.unseen |= now == 0 and not killed and hooks < FILES
         self.lab.refuse_stub(answer)
         killed = killed and process.killed_by_us

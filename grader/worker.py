@@ -14,14 +14,16 @@ from typing import Any, NoReturn
 
 from grader import wire
 from grader.compiled import Finder
-from grader.confined import LIBC, SET_PDEATHSIG, confine
+from grader.confined import LIBC, SET_PDEATHSIG, Confinement
 from grader.serving import Serving
 
 
-def run(wire_fd: int, program: bytes, options: dict[str, Any], compiled: dict[str, bytes] | None = None) -> NoReturn:
-    """Serve calls on the wire until it closes or the template kills this process."""
-    if program:
-        confine(program)
+def run(
+    wire_fd: int, confinement: Confinement | None, options: dict[str, Any], compiled: dict[str, bytes] | None = None
+) -> NoReturn:
+    """Serve calls on the wire until it closes or the template kills this process. Without confinement: practice."""
+    if confinement is not None:
+        confinement.enter()
     elif sys.platform.startswith("linux"):
         LIBC.prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if compiled:

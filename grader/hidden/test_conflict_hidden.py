@@ -42,14 +42,6 @@ def test_any_field_counts(lab: Lab) -> None:
     assert worker.apply(changed, effect=lab.store_draft()) == raised("OperationConflict")
     assert lab.ledger().counts == (2, 2, 0)
 
-    # The key is no content: the same content under another key has the same fingerprint.
-    own = worker.call("conflict.fingerprint", event)
-    assert own.kind == "returned"
-    for key in ("tenant", "event_id"):
-        elsewhere = worker.call("conflict.fingerprint", event | {key: f"{event[key]}-2"})
-        assert elsewhere.kind == "returned"
-        assert elsewhere.value == own.value, "the fingerprint changes with the key, which is no content"
-
 
 @pytest.mark.criterion("conflict.keys_do_not_run_together")
 def test_keys_do_not_run_together(lab: Lab) -> None:
