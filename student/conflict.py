@@ -18,7 +18,7 @@ def operation_key(event: dict[str, Any]) -> tuple[str, str]:
 
 
 def fingerprint(event: dict[str, Any]) -> str:
-    """The content of an event as text: every field except tenant and event_id, whatever it is called.
+    """The content of an event as text: every field that is not part of the key, whatever it is called.
 
     Equal content gives the same text, also when the fields come in another order, and also in another process.
     Other content (another value, a field more, a field less) gives another text.

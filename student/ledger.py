@@ -9,7 +9,7 @@ from student.lab.effects import Effect
 
 
 def validate(event: object) -> None:
-    """Raise InvalidEvent, with the name of the faulty field as detail, unless this is an event that can be applied:
+    """Raise InvalidEvent (name the faulty field as its detail, for whoever reads it) unless this can be applied:
 
     a dict; `tenant` and `event_id` are str and not blank; and then one of two kinds:
     `amount_cents` is a whole number (type int; a bool is none) from 1 to 10**12, or, in an event without
