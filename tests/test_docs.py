@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/design.md", "docs/instructors.md", "docs/runbook.md",
-             "docs/security.md", "student/README.md", "student/HINTS.md")  # fmt: skip
+             "docs/security.md", "docs/proof.md", "student/README.md", "student/HINTS.md")  # fmt: skip
 TOP_LEVEL = ("student/", "reference/", "grader/", "rubric/", "fixtures/", "tests/", "docs/", "requirements/", ".ci/")
 CODE = re.compile(r"```[a-z]*\n(?P<block>.*?)```|`(?P<span>[^`\n]+)`", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|mailto:|#)(?P<target>[^)\s#]+)")
