@@ -35,9 +35,9 @@ SUBMISSION_S = 60.0
 class Server:
     """Reads jobs and forks for each; in the fork pytest's own loop goes on."""
 
-    def __init__(self, *, practice: bool) -> None:
+    def __init__(self, *, practice: bool, bwrap: str) -> None:
         self.practice = practice
-        self.stage = None if practice else sandbox.Stage()
+        self.stage = None if practice else sandbox.Stage(bwrap)
         if self.stage is not None:
             probe.prove(self.stage)
         self.plugin = Judging(self.loop)
@@ -109,7 +109,7 @@ _ANSWERS = os.dup(1)
 
 
 def main(arguments: list[str]) -> int:
-    """`judge.py practice|full visible [hidden]`."""
+    """`judge.py practice|full BWRAP visible [hidden]`."""
     _die_with_parent()
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.chdir(HERE)
     try:
-        server = Server(practice=arguments[0] == "practice")
+        server = Server(practice=arguments[0] == "practice", bwrap=arguments[1])
     except sandbox.Unavailable as problem:
         _say({"kind": "unavailable", "reason": str(problem)})
         return 1
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
         "streams",
         "-s",
     ]
-    code = pytest.main([*options, *(str(HERE / name) for name in arguments[1:])], plugins=[server.plugin])
+    code = pytest.main([*options, *(str(HERE / name) for name in arguments[2:])], plugins=[server.plugin])
     if server.forked:
         if server.plugin.session is not None:
             server.plugin.session.close()

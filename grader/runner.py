@@ -140,6 +140,7 @@ class Judge:
             "-P",
             str(HERE / "judge.py"),
             "practice" if self._practice else "full",
+            "" if self._practice else sandbox.bubblewrap(),  # found by the caller's PATH, which the judge does not get
             *self._folders,
         ]
         self._process = subprocess.Popen(

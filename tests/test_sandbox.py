@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import select
 import shutil
@@ -179,3 +180,39 @@ def test_a_control_group_caps_what_a_sandbox_holds_where_one_can_be_made() -> No
     assert all(len(held) >= 3 for held in inside), "bubblewrap, the template and a worker are in the group"
     assert str(cgroups.MEMORY_BYTES_MAX) in limits or not limits
     assert [folder for folder in folders if folder.exists()] == []
+
+
+LATER = f'{BWRAP} "$@" & inner=$!; (sleep 0.6; kill -9 $inner) & wait $inner'
+GRADED_BY = {
+    "refuses": ("echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1", "user namespaces are forbidden"),
+    "too old": ("echo 'bwrap: Unknown option --disable-userns' >&2; exit 1", "too old"),
+    "dies at once": ("exit 3", "ended with code 3"),
+    "dies later": (LATER, ""),
+}
+
+
+@pytest.mark.parametrize("name", GRADED_BY)
+def test_with_a_broken_bubblewrap_nobody_is_graded_and_nobody_gets_a_zero(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    """A whole grading run over a broken sandbox ends with exit code 1 and its cause; no points stand anywhere."""
+    script, words = GRADED_BY[name]
+    shim(folder, script)
+    sample = assemble.PACKAGE / "fixtures" / "submissions" / "reference-like"
+    done = subprocess.run(
+        [sys.executable, "-m", "grader", "grade", str(sample), "--out", str(tmp_path / "run")],
+        cwd=assemble.PACKAGE, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 1, said
+    assert words in said
+    if name != "dies later":
+        assert "nothing more was graded" in said
+        assert not (tmp_path / "run" / "gradebook.csv").exists()
+        return
+    # It died in the middle: what had been executed stands, the rest is open through our fault, and a person must look.
+    assert "needs attention" in said
+    records = json.loads((tmp_path / "run" / "reference-like" / "evidence.json").read_bytes())["records"]
+    assert [one["criterion"] for one in records if one["verdict"] == "not met"] == []
+    assert {one["cause"] for one in records if one["verdict"] == "unknown"} == {"grader_fault", "waiting_for_review"}
