@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ def table():
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                line = pathlib.Path("/proc", name, "cmdline").read_bytes().replace(b"\\0", b" ").decode("utf-8", "replace")
+                line = pathlib.Path("/proc", name, "cmdline").read_bytes().replace(b"\\0", b" ").decode(errors="replace")
                 state, parent = pathlib.Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:
                 continue
@@ -103,6 +102,6 @@ def test_after_a_kill_nothing_lives_on_and_the_next_run_tidies_up(victim: str, t
     sample = assemble.PACKAGE / "fixtures" / "submissions" / "retries-everything"
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, victim, str(sample), str(tmp_path / "run")],
-        cwd=assemble.PACKAGE, env=dict(os.environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        cwd=assemble.PACKAGE, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.splitlines() == ["killed", "left: []", "next run: 0", "files: [] groups: []"], done.stderr
