@@ -23,7 +23,7 @@ def table():
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                line = pathlib.Path("/proc", name, "cmdline").read_bytes().replace(b"\\0", b" ").decode(errors="replace")
+                line = pathlib.Path("/proc", name, "cmdline").read_bytes().decode(errors="replace").replace("\\0", " ")
                 state, parent = pathlib.Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:
                 continue
