@@ -216,12 +216,14 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, root: Path) -> None:
     uploads = a_class(tmp_path / "class", ada=STUB, ben=STUB)
     place = tmp_path / "small"
     place.mkdir()
-    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("a small disk can only be mounted by root")
+    # Who is not root mounts it in a user namespace of their own, and gives the rights for that up again.
+    ordinary = os.getuid() != 0
+    namespaces = ["--user", "--map-current-user", "--keep-caps"] if ordinary else []
+    drop = "setpriv --ambient-caps=-all --inh-caps=-all --" if ordinary else ""
     said = f"{sys.executable} -m grader grade {uploads} --out {place}/run --jobs 1"
-    shell = f"mount -t tmpfs -o size=100k none {place} && {said}; echo code $?; ls -A {place}/run"
+    shell = f"mount -t tmpfs -o size=100k none {place} && {drop} {said}; echo code $?; ls -A {place}/run"
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", shell], cwd=root, capture_output=True, text=True, check=False
+        ["unshare", *namespaces, "--mount", "sh", "-c", shell], cwd=root, capture_output=True, text=True, check=False
     )
     assert "code 1" in done.stdout
     assert done.stderr.strip().count("\n") == 0
